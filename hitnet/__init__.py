@@ -1,0 +1,59 @@
+"""HitNet: an image classifier that explains itself.
+
+>>> import torch, hitnet
+>>> net = hitnet.create_model("hitnet", image_shape=(1, 28, 28), num_classes=10)
+>>> out = net(torch.rand(2, 1, 28, 28))
+>>> out.capsules.shape, out.scores.shape, out.reconstruction.shape
+(torch.Size([2, 10, 16]), torch.Size([2, 10]), torch.Size([2, 1, 28, 28]))
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hitnet.layer import HitOrMiss, squash
+    from hitnet.loss import CentripetalLoss, centripetal_loss, distance_to_centre, margin_loss, staircase
+    from hitnet.model import create_model, list_models
+    from hitnet.transplant import with_hit_or_miss
+
+__version__ = "0.1.0"
+
+# Where each public name lives. A name is imported when it is first asked for: the command line prints its help
+# without waiting for torch.
+_HOMES = {
+    "HitOrMiss": "layer",
+    "squash": "layer",
+    "CentripetalLoss": "loss",
+    "centripetal_loss": "loss",
+    "distance_to_centre": "loss",
+    "margin_loss": "loss",
+    "staircase": "loss",
+    "create_model": "model",
+    "list_models": "model",
+    "with_hit_or_miss": "transplant",
+}
+
+__all__ = [  # noqa: RUF022 - in the order of the paper
+    "HitOrMiss",
+    "squash",
+    "distance_to_centre",
+    "staircase",
+    "centripetal_loss",
+    "CentripetalLoss",
+    "margin_loss",
+    "create_model",
+    "list_models",
+    "with_hit_or_miss",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hitnet' has no attribute {name!r}")
+    value = getattr(import_module(f"hitnet.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

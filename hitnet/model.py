@@ -1,0 +1,173 @@
+"""A network is encoder -> head -> mask -> decoder; here they are put together, and made by name."""
+
+import fnmatch
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from hitnet import encoders, heads
+from hitnet.checks import check_images, check_labels
+from hitnet.config import ModelConfig, nearest_or_raise
+from hitnet.decoder import PaperDecoder
+
+
+class Output(NamedTuple):
+    """What a network says of a batch of images."""
+
+    capsules: Tensor
+    """(batch, classes, dims)"""
+    scores: Tensor
+    """(batch, classes); the head's decision says whether the lowest or the highest wins."""
+    reconstruction: Tensor | None
+    """(batch, channels, height, width), or None without a decoder."""
+
+
+class Loss(NamedTuple):
+    """The parts of a loss and their weighted sum, all of shape ()."""
+
+    total: Tensor
+    classification: Tensor
+    reconstruction: Tensor | None
+
+
+class Model(nn.Module):
+    """Encoder, head and, for capsules that draw, a decoder.
+
+    >>> net = create_model("hitnet", image_shape=(1, 28, 28), num_classes=10)
+    >>> out = net(torch.rand(2, 1, 28, 28), labels=torch.tensor([3, 7]))
+    >>> out.capsules.shape, out.scores.shape, out.reconstruction.shape
+    (torch.Size([2, 10, 16]), torch.Size([2, 10]), torch.Size([2, 1, 28, 28]))
+    """
+
+    def __init__(
+        self, encoder: encoders.Encoder, head: heads.Head, decoder: nn.Module | None, config: ModelConfig
+    ) -> None:
+        super().__init__()
+        self.encoder, self.head, self.decoder, self.config = encoder, head, decoder, config
+
+    def forward(self, images: Tensor, labels: Tensor | None = None) -> Output:
+        """With `labels` the true class's capsule draws the reconstruction (training), otherwise the predicted one's."""
+        capsules = self.capsules(images)
+        scores = self.head.score(capsules)
+        if self.decoder is None:
+            return Output(capsules, scores, None)
+        drawn = self.head.decide(scores) if labels is None else labels
+        return Output(capsules, scores, self.decode(capsules, drawn))
+
+    def capsules(self, images: Tensor) -> Tensor:
+        """(batch, channels, height, width) -> (batch, classes, dims)."""
+        if self.config.image_shape is not None:
+            check_images(images, self.config.image_shape)
+        return self.head(self.encoder(images))
+
+    def decode(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
+        """Draw one capsule of each image: (batch, classes, dims), (batch,) -> (batch, channels, height, width)."""
+        if self.decoder is None:
+            raise ValueError(f"{self.config.name} has no decoder, so it cannot draw; create it with decoder='paper'")
+        expected = (self.head.num_classes, self.head.capsule_dim)
+        if capsules.dim() != 3 or capsules.shape[1:] != expected:
+            raise ValueError(
+                f"capsules must have shape (batch, {expected[0]}, {expected[1]}), got {tuple(capsules.shape)}"
+            )
+        check_labels(class_indices, *capsules.shape[:2])
+        return self.decoder(capsules, class_indices)
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, batch_size: int = 512) -> Tensor:
+        """The class of each image, in evaluation mode: (batch, channels, height, width) -> (batch,)."""
+        with evaluating(self):
+            parts = [self.head.decide(self.head.score(self.capsules(part))) for part in images.split(batch_size)]
+        return torch.cat(parts)
+
+    def loss(self, out: Output, images: Tensor, labels: Tensor) -> Loss:
+        """How wrong `out` is; differentiate `.total`."""
+        classification = self.head.loss(out.scores, labels)
+        if out.reconstruction is None:
+            return Loss(classification, classification, None)
+        reconstruction = F.mse_loss(out.reconstruction, images)
+        return Loss(classification + self.config.reconstruction_weight * reconstruction, classification, reconstruction)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside, the former mode afterwards."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+class Recipe(NamedTuple):
+    encoder: Callable[..., encoders.Encoder]
+    head: Callable[[int, ModelConfig], heads.Head]
+    decoder: Literal["paper", "none"]
+
+
+_MODELS = {
+    "hitnet": Recipe(encoders.PaperEncoder, heads.HitOrMissHead, "paper"),
+    "n1": Recipe(encoders.PaperEncoder, heads.N1Head, "none"),
+    "n2": Recipe(encoders.PaperEncoder, heads.N2Head, "paper"),
+    "n2b": Recipe(encoders.PaperEncoder, heads.N2bHead, "paper"),
+    "capsnet": Recipe(partial(encoders.PaperEncoder, final_relu=False), heads.CapsNetHead, "paper"),
+    "lenet5": Recipe(encoders.LeNet5, heads.SoftmaxHead, "none"),
+    "lenet5-hom": Recipe(encoders.LeNet5, heads.HitOrMissHead, "paper"),
+    "resnet18": Recipe(encoders.ResNet18, heads.SoftmaxHead, "none"),
+    "resnet18-hom": Recipe(encoders.ResNet18, heads.HitOrMissHead, "paper"),
+    "densenet40-12": Recipe(encoders.DenseNet40, heads.SoftmaxHead, "none"),
+    "densenet40-12-hom": Recipe(encoders.DenseNet40, heads.HitOrMissHead, "paper"),
+}
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """The names `create_model` knows, or those that match an fnmatch pattern.
+
+    >>> list_models("lenet*")
+    ['lenet5', 'lenet5-hom']
+    """
+    return [name for name in _MODELS if fnmatch.fnmatch(name, pattern)]
+
+
+def create_model(
+    name: str,
+    image_shape: tuple[int, int, int] = (1, 28, 28),
+    num_classes: int = 10,
+    capsule_dim: int = 16,
+    **options: Any,
+) -> Model:
+    """A new network by name; `options` are the other fields of `ModelConfig`.
+
+    >>> create_model("lenet5-hom", image_shape=(3, 32, 32), num_classes=5).predict(torch.rand(2, 3, 32, 32)).shape
+    torch.Size([2])
+    """
+    nearest_or_raise(name, _MODELS, "model")
+    return build(
+        ModelConfig.from_options(
+            name=name, image_shape=tuple(image_shape), num_classes=num_classes, capsule_dim=capsule_dim, **options
+        )
+    )
+
+
+def build(config: ModelConfig) -> Model:
+    """The network that a configuration describes, with fresh weights."""
+    recipe = _MODELS[config.name]
+    width = {} if config.width is None else {"width": config.width}
+    encoder = recipe.encoder(config.image_shape, **width)
+    head = recipe.head(encoder.num_features, config)
+    return Model(encoder, head, make_decoder(config, recipe.decoder), config)
+
+
+def make_decoder(config: ModelConfig, default: str) -> nn.Module | None:
+    """The decoder that a configuration asks for, or the network's `default` one."""
+    kind = config.decoder or default
+    if kind == "none" or config.image_shape is None:
+        return None
+    if kind == "paper":
+        return PaperDecoder(config.image_shape, config.num_classes, config.capsule_dim)
+    raise ValueError(f"decoder must be 'paper' or 'none', got {kind!r}")
