@@ -1,0 +1,210 @@
+"""A folder of class folders as a data set."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hitnet.data.dataset import Dataset, ImageSet
+from hitnet.data.picture import SUFFIXES, decode, picture_size
+from hitnet.data.split import stratified_split
+
+LARGEST_KEPT = 128  # pictures of one size are kept as they are up to this side
+DEFAULT_SIDES = (28, 64)  # others become squares of their median side, within these bounds
+LISTED = 50  # broken files an error lists by path
+SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini"})
+
+Pixels = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One picture file, the class folder it lies in and whether it is under test/."""
+
+    path: Path
+    class_name: str
+    held_out: bool = False
+
+
+def load_folder(
+    root: Path,
+    *,
+    image_size: tuple[int, int] | None = None,
+    test_fraction: float = 0.2,
+    split_seed: int = 0,
+    skip_bad: bool = False,
+) -> Dataset:
+    """`root/train/<class>/…` and `root/test/<class>/…`, or `root/<class>/…` split by `test_fraction` -> Dataset."""
+    notes: list[str] = []
+    entries, images = _read_all(_find_entries(root, notes), image_size, skip_bad, notes)
+    names = natural_order({entry.class_name for entry in entries})
+    labels = torch.tensor([names.index(entry.class_name) for entry in entries])
+    held_out = torch.tensor([entry.held_out for entry in entries])
+    if held_out.any():
+        _check_same_classes(root, entries, " after bad pictures were left out")
+        train, test = (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
+    else:
+        if lonely := [name for name, count in zip(names, labels.bincount().tolist(), strict=True) if count < 2]:
+            few = ", ".join(lonely)
+            raise ValueError(f"{root}: a split needs at least 2 pictures of each class, got one of {few}; add some")
+        train, test = stratified_split(labels, test_fraction, torch.Generator().manual_seed(split_seed))
+        notes.append(f"split into {len(train)} training and {len(test)} test images, seed {split_seed}")
+    whole = ImageSet(images, labels)
+    return Dataset(root.resolve().name, whole.subset(train), whole.subset(test), tuple(names), tuple(notes))
+
+
+def natural_order(names: Iterable[str]) -> list[str]:
+    """Sorted as people count: class2 before class10."""
+
+    def key(name: str) -> tuple[list[tuple[int, int, str]], str]:
+        pieces = re.findall(r"[0-9]+|[^0-9]+", name.casefold())
+        return [(0, int(piece), "") if piece[0] in "0123456789" else (1, 0, piece) for piece in pieces], name
+
+    return sorted(names, key=key)
+
+
+def _find_entries(root: Path, notes: list[str]) -> list[Entry]:
+    """Every picture under the class folders of `root`, or of its train/ and test/."""
+    train, test = root / "train", root / "test"
+    if _holds_class_folders(train) != _holds_class_folders(test):
+        there, missing = ("train", "test") if _holds_class_folders(train) else ("test", "train")
+        raise ValueError(
+            f"{root} has {there}/ with class folders but no such {missing}/; add it, "
+            f"or give {root / there} itself to have it split by test_fraction"
+        )
+    if not _holds_class_folders(train):
+        return _class_entries(root, held_out=False, notes=notes)
+    entries = _class_entries(train, held_out=False, notes=notes) + _class_entries(test, held_out=True, notes=notes)
+    _check_same_classes(root, entries, "; both need the same class folders")
+    return entries
+
+
+def _holds_class_folders(folder: Path) -> bool:
+    # A class may well be called "train" (the vehicle): then pictures lie in it directly.
+    return (
+        folder.is_dir()
+        and not any(_is_picture(path) for path in folder.iterdir())
+        and any(path.is_dir() for path in folder.iterdir())
+    )
+
+
+def _class_entries(folder: Path, held_out: bool, notes: list[str]) -> list[Entry]:
+    """The pictures of each class folder, at any depth; other files are only counted."""
+    entries: list[Entry] = []
+    others = 0
+    class_folders = {path.name: path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}
+    for name in natural_order(class_folders):
+        files = {
+            path.relative_to(folder).as_posix(): path
+            for path in class_folders[name].rglob("*")
+            if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        }
+        pictures = [files[key] for key in natural_order(files) if _is_picture(files[key])]
+        others += sum(not _is_picture(path) and path.name.lower() not in SYSTEM_FILES for path in files.values())
+        entries += [Entry(path, name, held_out) for path in pictures]
+        if not pictures:
+            notes.append(f"folder {name}/ in {folder.name}/ has no pictures and is left out")
+    if others:
+        notes.append(f"{others} files in {folder.name}/ are no pictures and are left out")
+    if loose := sum(_is_picture(path) for path in folder.iterdir()):
+        notes.append(f"{loose} pictures in {folder.name}/ lie in no class folder and are left out")
+    found = natural_order({entry.class_name for entry in entries})
+    if len(found) < 2:
+        raise ValueError(
+            f"{folder} must hold at least 2 class folders with pictures ({', '.join(sorted(SUFFIXES))}), "
+            f"got {found or 'none'}; put the pictures of each class in a folder named after it"
+        )
+    return entries
+
+
+def _is_picture(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+
+
+def _read_all(
+    entries: list[Entry], size: tuple[int, int] | None, skip_bad: bool, notes: list[str]
+) -> tuple[list[Entry], Tensor]:
+    """The readable entries and their pixels, all of one size and colour mode: -> uint8 (count, channels, h, w)."""
+    paths = [entry.path for entry in entries]
+    with ThreadPoolExecutor() as pool:  # PIL decodes outside Python's lock
+        sizes = [found for found in pool.map(_size_or_error, paths) if not isinstance(found, Exception)]
+        if size is None and sizes:
+            size = _choose_size(sizes, notes)
+        pictures = list(pool.map(partial(_pixels_or_error, size=size), paths))
+    bad = [str(picture) for picture in pictures if isinstance(picture, Exception)]
+    if bad and not skip_bad:
+        raise ValueError(f"{len(bad)} of {len(paths)} pictures are bad:\n{_listed(bad)}\nRemove them, or skip_bad")
+    if bad:
+        notes.append(f"{len(bad)} bad pictures left out:\n{_listed(bad)}")
+    read = [
+        (entry, pixels) for entry, pixels in zip(entries, pictures, strict=True) if not isinstance(pixels, Exception)
+    ]
+    if not read:
+        raise ValueError(f"none of the {len(paths)} pictures can be read:\n{_listed(bad)}")
+    kept, pixels = zip(*read, strict=True)
+    return list(kept), _stack(pixels, notes)
+
+
+def _size_or_error(path: Path) -> tuple[int, int] | Exception:
+    try:
+        return picture_size(path)
+    except (ValueError, OSError) as error:
+        return error
+
+
+def _pixels_or_error(path: Path, size: tuple[int, int] | None) -> Pixels | Exception:
+    try:
+        return np.asarray(decode(path, size))
+    except (ValueError, OSError) as error:
+        return error
+
+
+def _choose_size(sizes: list[tuple[int, int]], notes: list[str]) -> tuple[int, int]:
+    """The size of all pictures where they share a small one, else a square of their median side."""
+    distinct = sorted(set(sizes))
+    if len(distinct) == 1 and max(distinct[0]) <= LARGEST_KEPT:
+        return distinct[0]
+    median = round(statistics.median(side for size in sizes for side in size))
+    side = min(max(median, DEFAULT_SIDES[0]), DEFAULT_SIDES[1])
+    (low_h, low_w), (high_h, high_w) = distinct[0], distinct[-1]
+    came = f"{low_w}×{low_h}" if len(distinct) == 1 else f"{len(distinct)} sizes, {low_w}×{low_h} to {high_w}×{high_h}"
+    notes.append(f"pictures resized to {side}×{side} (they come in {came}); choose another with image_size")
+    return side, side
+
+
+def _stack(pictures: Sequence[Pixels], notes: list[str]) -> Tensor:
+    """Grey (h, w) and colour (h, w, 3) pictures -> (count, 1 or 3, h, w), colour as soon as one is."""
+    grey = sum(picture.ndim == 2 for picture in pictures)
+    if grey == len(pictures):
+        notes.append("grey: no picture has colour")
+        return torch.from_numpy(np.stack(pictures)[:, None])
+    notes.append(f"colour, {grey} of {len(pictures)} pictures being grey" if grey else "colour")
+    shape = (*pictures[0].shape[:2], 3)
+    coloured = [np.broadcast_to(picture.reshape(*shape[:2], -1), shape) for picture in pictures]
+    return torch.from_numpy(np.ascontiguousarray(np.stack(coloured).transpose(0, 3, 1, 2)))
+
+
+def _check_same_classes(root: Path, entries: list[Entry], remedy: str) -> None:
+    train, test = ({entry.class_name for entry in entries if entry.held_out is held_out} for held_out in (False, True))
+    if train != test:
+        lacks = [
+            f"{name}/ lacks {', '.join(natural_order(missing))}"
+            for name, missing in (("train", test - train), ("test", train - test))
+            if missing
+        ]
+        raise ValueError(f"{root}: {' and '.join(lacks)}{remedy}")
+
+
+def _listed(lines: list[str]) -> str:
+    more = [f"  and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
+    return "\n".join([*(f"  {line}" for line in lines[:LISTED]), *more])

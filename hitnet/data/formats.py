@@ -1,0 +1,151 @@
+"""The official file formats: IDX (MNIST), CIFAR's binary records, the .mat files of SVHN and affNIST.
+
+Every reader checks what it reads, and none runs code from a file (no pickle).
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hitnet.data.affine import FRAME
+from hitnet.data.dataset import ImageSet
+
+CIFAR_SHAPE = (3, 32, 32)
+CIFAR_FILES = (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin")
+REPLACE = "replace the file by the official one"
+
+
+def read_idx_split(images: Path, labels: Path) -> ImageSet:
+    """An IDX pair of images and labels, gzipped or not -> ImageSet of one channel."""
+    pixels, classes = read_idx(images, dims=3), read_idx(labels, dims=1)
+    if len(pixels) != len(classes):
+        raise ValueError(f"{images.name} has {len(pixels)} images, {labels.name} {len(classes)} labels; {REPLACE}")
+    return ImageSet(pixels[:, None], classes.long())
+
+
+def read_idx(path: Path, dims: int) -> Tensor:
+    """One IDX file of bytes -> uint8 tensor of `dims` dimensions."""
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is no complete gzip file ({error}); {REPLACE}") from error
+    magic = bytes([0, 0, 8, dims])
+    if data[:4] != magic:
+        raise ValueError(f"{path} must start with the IDX magic {magic.hex()}, got {data[:4].hex()}; {REPLACE}")
+    header = 4 + 4 * dims
+    shape = [int.from_bytes(data[at : at + 4], "big") for at in range(4, header, 4)]
+    if len(data) != header + math.prod(shape):
+        raise ValueError(f"{path} announces {shape} = {math.prod(shape)} bytes, got {len(data) - header}; {REPLACE}")
+    return torch.from_numpy(np.frombuffer(data, np.uint8, offset=header).reshape(shape).copy())
+
+
+def read_cifar(source: Path) -> tuple[ImageSet, ImageSet]:
+    """CIFAR-10's six .bin files, in a folder or still in `cifar-10-binary.tar.gz` -> training and test ImageSet."""
+    if source.is_dir():
+        files = {name: (source / name).read_bytes() for name in CIFAR_FILES}
+    else:
+        files = _read_archive(source, CIFAR_FILES)
+    batches = [_read_cifar_records(name, files[name]) for name in CIFAR_FILES]
+    images, labels = zip(*batches, strict=True)
+    return ImageSet(torch.cat(images[:-1]), torch.cat(labels[:-1])), ImageSet(images[-1], labels[-1])
+
+
+def _read_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:
+    """The named files of a .tar.gz, read in one go and never unpacked to the disk."""
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                name = Path(member.name).name
+                if name in names and (content := archive.extractfile(member)):
+                    found[name] = content.read()
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is no complete .tar.gz file ({error}); {REPLACE}") from error
+    if missing := sorted(set(names) - set(found)):
+        raise ValueError(f"{path} must hold {', '.join(names)}; {', '.join(missing)} missing; {REPLACE}")
+    return found
+
+
+def _read_cifar_records(name: str, data: bytes) -> tuple[Tensor, Tensor]:
+    """Records of one label byte and three colour planes -> (count, 3, 32, 32), (count,)."""
+    record = 1 + math.prod(CIFAR_SHAPE)
+    if not data or len(data) % record:
+        raise ValueError(f"{name} must hold records of {record} bytes, got {len(data)} bytes; {REPLACE}")
+    records = torch.from_numpy(np.frombuffer(data, np.uint8).reshape(-1, record).copy())
+    return records[:, 1:].reshape(-1, *CIFAR_SHAPE), records[:, 0].long()
+
+
+def read_svhn(path: Path) -> ImageSet:
+    """SVHN's cropped digits, `X` (32, 32, 3, count) and `y` (count, 1) in 1..10 -> ImageSet, 10 being digit 0."""
+    content = _load_mat(path, path.name, needs=("X", "y"))
+    pixels, labels = content["X"], content["y"].ravel()
+    if pixels.dtype != np.uint8 or pixels.shape != (32, 32, 3, len(labels)):
+        got = f"{pixels.dtype} {pixels.shape} and {len(labels)} labels"
+        raise ValueError(f"{path} must hold X, uint8 (32, 32, 3, count), and as many y; got {got}; {REPLACE}")
+    if not np.isin(labels, np.arange(1, 11)).all():
+        raise ValueError(f"{path} must hold labels 1..10, got {labels.min()}..{labels.max()}; {REPLACE}")
+    images = np.ascontiguousarray(pixels.transpose(3, 2, 0, 1))
+    return ImageSet(torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64) % 10))
+
+
+def read_affnist(path: Path) -> ImageSet:
+    """affNIST's test set as one .mat, a folder of them, or either still zipped -> ImageSet (count, 1, 40, 40)."""
+    parts = [_read_affnist_struct(source, name) for name, source in _mat_files(path)]
+    if not parts:
+        raise ValueError(f"{path} must hold .mat files of affNIST, got none; {REPLACE}")
+    return ImageSet(torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts]))
+
+
+def _mat_files(path: Path) -> Iterator[tuple[str, Path | io.BytesIO]]:
+    """The .mat files at `path`, batches in the order of their numbers: yields (name, what to read)."""
+    if path.is_dir():
+        for file in sorted(path.glob("*.mat"), key=lambda file: (len(file.name), file.name)):
+            yield str(file), file
+    elif path.suffix == ".zip":
+        try:
+            with zipfile.ZipFile(path) as archive:
+                names = [name for name in archive.namelist() if name.endswith(".mat") and "__MACOSX" not in name]
+                for name in sorted(names, key=lambda name: (len(name), name)):
+                    yield f"{path}/{name}", io.BytesIO(archive.read(name))
+        except (zipfile.BadZipFile, EOFError, zlib.error) as error:
+            raise ValueError(f"{path} is no complete .zip file ({error}); {REPLACE}") from error
+    else:
+        yield str(path), path
+
+
+def _read_affnist_struct(source: Path | io.BytesIO, name: str) -> ImageSet:
+    struct = _load_mat(source, name, needs=("affNISTdata",))["affNISTdata"]
+    if struct.dtype.names is None or not {"image", "label_int"} <= set(struct.dtype.names) or struct.size != 1:
+        raise ValueError(f"{name} must hold the struct affNISTdata with image and label_int; {REPLACE}")
+    pixels, labels = struct["image"].item(), struct["label_int"].item().ravel()
+    if pixels.dtype != np.uint8 or pixels.shape != (FRAME * FRAME, len(labels)):
+        got = f"{pixels.dtype} {pixels.shape} and {len(labels)} labels"
+        raise ValueError(f"{name} must hold images, uint8 ({FRAME * FRAME}, count), and as many labels; got {got}")
+    images = np.ascontiguousarray(pixels.T).reshape(-1, 1, FRAME, FRAME)
+    return ImageSet(torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64)))
+
+
+def _load_mat(source: Path | io.BytesIO, name: str, needs: Sequence[str]) -> dict[str, Any]:
+    try:
+        from scipy.io import loadmat
+    except ImportError as error:
+        raise ImportError(f"reading {name} needs scipy: pip install 'hitnet[mat]'") from error
+    try:
+        content: dict[str, Any] = loadmat(source, variable_names=list(needs))
+    except Exception as error:  # scipy lets whatever a broken file provokes through
+        raise ValueError(f"{name} is no complete .mat file ({error}); {REPLACE}") from error
+    if missing := [variable for variable in needs if variable not in content]:
+        raise ValueError(f"{name} must hold {' and '.join(needs)}, {' and '.join(missing)} missing; {REPLACE}")
+    return content

@@ -1,0 +1,56 @@
+"""Seeded choices of images in which every class keeps its share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def stratified_split(labels: Tensor, fraction: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Indices kept and indices held out: (count,) labels -> (kept,), (held,), both in ascending order.
+
+    `fraction` of the images is held out, of each class in proportion; every class keeps at least one image on both
+    sides. The sizes are exact up to rounding, unless that last rule needs more.
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction must lie between 0 and 1, got {fraction}")
+    labels = labels.cpu()
+    classes, counts = labels.unique(return_counts=True)
+    if (lonely := classes[counts < 2]).numel():
+        raise ValueError(f"a split needs at least 2 images of each class; labels {lonely.tolist()} have only one")
+    held = _allot(counts, round(fraction * len(labels)), at_most=counts - 1)
+    return _draw(labels, held, generator)
+
+
+def stratified_subset(labels: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Indices of `count` images, of each class in proportion and at least one: (all,) labels -> (count,), ascending."""
+    labels = labels.cpu()
+    counts = labels.unique(return_counts=True)[1]
+    if not len(counts) <= count <= len(labels):
+        raise ValueError(f"count must lie between the {len(counts)} classes and the {len(labels)} images, got {count}")
+    return _draw(labels, _allot(counts, count, at_most=counts), generator)[1]
+
+
+def _allot(counts: Tensor, total: int, at_most: Tensor) -> Tensor:
+    """`total` shared among the classes by the largest remainder, each between 1 and `at_most`: (classes,) -> same."""
+    ideal = counts * (total / int(counts.sum()))
+    share = ideal.long().clamp(min=1).minimum(at_most)
+    total = min(max(total, len(counts)), int(at_most.sum()))
+    while int(share.sum()) < total:
+        wanting = (ideal - share).masked_fill(share >= at_most, -torch.inf)
+        share[wanting.argmax()] += 1
+    while int(share.sum()) > total:
+        spare = (share - ideal).masked_fill(share <= 1, -torch.inf)
+        share[spare.argmax()] -= 1
+    return share
+
+
+def _draw(labels: Tensor, share: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """`share` random images of each class: -> (indices left, indices drawn), ascending."""
+    _, group, counts = labels.unique(return_inverse=True, return_counts=True)
+    shuffled = torch.randperm(len(labels), generator=generator, device=generator.device).cpu()
+    # Shuffled, then sorted by class without disturbing the shuffle: the first of each class are a random choice.
+    order = shuffled[group[shuffled].argsort(stable=True)]
+    place = torch.arange(len(labels)) - (counts.cumsum(0) - counts)[group[order]]
+    drawn = place < share[group[order]]
+    return order[~drawn].sort().values, order[drawn].sort().values
