@@ -11,9 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hitnet.interpret.prototypes import prototypes
     from hitnet.layer import HitOrMiss, squash
     from hitnet.loss import CentripetalLoss, centripetal_loss, distance_to_centre, margin_loss, staircase
-    from hitnet.model import create_model, list_models
+    from hitnet.model import create_model, list_models, load
+    from hitnet.training.config import TrainConfig
+    from hitnet.training.loop import train
     from hitnet.transplant import with_hit_or_miss
 
 __version__ = "0.1.0"
@@ -30,6 +33,10 @@ _HOMES = {
     "staircase": "loss",
     "create_model": "model",
     "list_models": "model",
+    "load": "model",
+    "prototypes": "interpret.prototypes",
+    "TrainConfig": "training.config",
+    "train": "training.loop",
     "with_hit_or_miss": "transplant",
 }
 
@@ -44,6 +51,10 @@ __all__ = [  # noqa: RUF022 - in the order of the paper
     "create_model",
     "list_models",
     "with_hit_or_miss",
+    "load",
+    "TrainConfig",
+    "train",
+    "prototypes",
 ]
 
 

@@ -3,19 +3,24 @@
 Looking at values costs a compiled or exported graph its shape, so there the checks step aside.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 
 def check_labels(labels: Tensor, batch: int, classes: int) -> None:
     """Class indices, one for each image: (batch,) of an integer type, in 0..classes-1."""
-    if labels.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8):
+    _check_tensor("labels", labels)
+    if labels.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
         raise TypeError(f"labels must be integers, got {labels.dtype}; use labels.long(), or argmax for one-hot labels")
     if labels.shape != (batch,):
         raise ValueError(
             f"labels must have shape ({batch},), one class index for each image, got {tuple(labels.shape)}"
             "; flatten them, or use argmax for one-hot labels"
         )
+    if batch == 0:
+        raise ValueError("labels must hold at least one class index, got an empty batch; skip empty batches")
     if torch.compiler.is_compiling():
         return
     lowest, highest = (int(bound) for bound in labels.aminmax())
@@ -24,11 +29,14 @@ def check_labels(labels: Tensor, batch: int, classes: int) -> None:
         raise ValueError(f"labels must lie in 0..{classes - 1}, got {wrong}; check num_classes")
 
 
-def check_images(images: Tensor, image_shape: tuple[int, int, int]) -> None:
-    """Images as the networks take them: (batch, *image_shape), floating point, every value in [0, 1]."""
+def check_images(images: Tensor, image_shape: tuple[int, int, int], dtype: torch.dtype) -> None:
+    """Images as the networks take them: (batch, *image_shape), the network's `dtype`, every value in [0, 1]."""
+    _check_tensor("images", images)
     if not images.is_floating_point():
         raise TypeError(f"images must be floating point in [0, 1], got {images.dtype}; use images.float() / 255")
-    if images.shape[1:] != image_shape or images.dim() != 4:
+    if images.dtype != dtype and not torch.is_autocast_enabled(images.device.type):
+        raise TypeError(f"images must be {dtype} like the weights, got {images.dtype}; use images.to({dtype})")
+    if images.shape[1:] != image_shape:
         expected = ", ".join(str(size) for size in image_shape)
         raise ValueError(
             f"images must have shape (batch, {expected}), got {tuple(images.shape)}"
@@ -44,3 +52,8 @@ def check_images(images: Tensor, image_shape: tuple[int, int, int]) -> None:
     if lowest < 0 or highest > 1:
         remedy = "divide by 255" if 1 < highest <= 255 and lowest >= 0 else "undo any normalisation and scale to [0, 1]"
         raise ValueError(f"images must lie in [0, 1], got values from {lowest:g} to {highest:g}; {remedy}")
+
+
+def _check_tensor(what: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{what} must be a tensor, got {type(value).__name__}; use torch.as_tensor({what})")

@@ -1,20 +1,15 @@
 """What a network is made of, as data: enough to build it again. Without torch, so that the command line starts fast."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 
-@dataclass(frozen=True)
-class ModelConfig:
-    """Everything `create_model` needs to build a network; a checkpoint's config.json holds the same."""
+@dataclass(frozen=True, kw_only=True)
+class NetworkOptions:
+    """What can be chosen about a network, whatever its name and its images."""
 
-    name: str = "hitnet"
-    """The network, as `list_models` names it."""
-    image_shape: tuple[int, int, int] | None = (1, 28, 28)
-    """(channels, height, width); None where the images are known only to a network of somebody else's."""
-    num_classes: int = 10
     capsule_dim: int = 16
     """Components of a capsule (n)."""
     norm: Literal["shared", "separate"] = "shared"
@@ -22,6 +17,7 @@ class ModelConfig:
     norm_momentum: float = 0.01
     """Weight of the newest batch in BatchNorm's running averages; Keras' 0.99 seen from torch."""
     norm_eps: float = 1e-3
+    """Added to BatchNorm's variances; Keras' constant."""
     hit_radius: float = 0.1
     """Radius of the hit zone (m)."""
     miss_radius: float = 0.9
@@ -35,9 +31,30 @@ class ModelConfig:
     reconstruction_weight: float = 0.392
     """Weight of the reconstruction loss (α)."""
 
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(NetworkOptions):
+    """Everything that is needed to build a network again; a checkpoint's config.json holds the same."""
+
+    name: str = "hitnet"
+    """The network, as `list_models` names it."""
+    image_shape: tuple[int, int, int] | None = (1, 28, 28)
+    """(channels, height, width); None where only somebody else's network knows its images."""
+    num_classes: int = 10
+    class_names: tuple[str, ...] = ()
+    """What the classes are called, in the order of their indices; 0, 1, 2, … if not given."""
+
     def __post_init__(self) -> None:
+        if self.image_shape is not None:
+            object.__setattr__(self, "image_shape", checked_shape(self.image_shape))
         if self.num_classes < 2:
             raise ValueError(f"num_classes must be at least 2, got {self.num_classes}; a classifier needs a choice")
+        if self.capsule_dim < 1:
+            raise ValueError(f"capsule_dim must be at least 1, got {self.capsule_dim}; the paper has 16")
+        if not self.class_names:
+            object.__setattr__(self, "class_names", tuple(str(index) for index in range(self.num_classes)))
+        if len(self.class_names) != self.num_classes:
+            raise ValueError(f"class_names must hold {self.num_classes} names, got {len(self.class_names)}")
         if self.routing_iterations < 1:
             raise ValueError(f"routing_iterations must be at least 1, got {self.routing_iterations}; the paper has 3")
         if self.width is not None and self.width < 1:
@@ -54,6 +71,17 @@ class ModelConfig:
         for name in options:
             nearest_or_raise(name, [field.name for field in fields(cls)], "model option")
         return cls(**options)
+
+
+def checked_shape(image_shape: Sequence[int]) -> tuple[int, int, int]:
+    """(channels, height, width) as a tuple, whatever sequence it came in."""
+    if len(image_shape) != 3 or any(int(size) != size or size < 1 for size in image_shape):
+        raise ValueError(
+            f"image_shape must be (channels, height, width), all at least 1, got {tuple(image_shape)}"
+            "; grey images have 1 channel, colour images 3"
+        )
+    channels, height, width = (int(size) for size in image_shape)
+    return channels, height, width
 
 
 def nearest_or_raise(name: str, known: Iterable[str], what: str) -> str:

@@ -33,7 +33,7 @@ class PaperEncoder(Encoder):
 
     def __init__(self, image_shape: ImageShape, width: int = PAPER_WIDTH, *, final_relu: bool = True) -> None:
         super().__init__()
-        channels, *sides = check_image_shape(image_shape, self.smallest)
+        channels, *sides = check_size(image_shape, self.smallest)
         self.conv1 = nn.Conv2d(channels, width, kernel_size=9)
         self.conv2 = nn.Conv2d(width, width, kernel_size=9, stride=2)
         self.final_relu = final_relu
@@ -50,7 +50,7 @@ class LeNet5(Encoder):
 
     def __init__(self, image_shape: ImageShape, width: int = 6) -> None:
         super().__init__()
-        channels, *sides = check_image_shape(image_shape, self.smallest)
+        channels, *sides = check_size(image_shape, self.smallest)
         down, across = (max(0, 32 - side) for side in sides)
         left = math.prod(((max(32, side) - 4) // 2 - 4) // 2 - 4 for side in sides)
         self.num_features = 14 * width
@@ -72,7 +72,7 @@ class ResNet18(Encoder):
 
     def __init__(self, image_shape: ImageShape, width: int = 64) -> None:
         super().__init__()
-        channels, _, _ = check_image_shape(image_shape, self.smallest)
+        channels, _, _ = check_size(image_shape, self.smallest)
         blocks: list[nn.Module] = []
         before = width
         for stage in range(4):
@@ -112,7 +112,7 @@ class DenseNet40(Encoder):
 
     def __init__(self, image_shape: ImageShape, width: int = 12) -> None:
         super().__init__()
-        channels, _, _ = check_image_shape(image_shape, self.smallest)
+        channels, _, _ = check_size(image_shape, self.smallest)
         so_far = 16
         layers: OrderedDict[str, nn.Module] = OrderedDict(stem=_conv3x3(channels, so_far))
         for block in range(1, 4):
@@ -142,10 +142,8 @@ class DenseLayer(nn.Module):
         return torch.cat([x, self.conv(F.relu(self.norm(x)))], dim=1)
 
 
-def check_image_shape(image_shape: ImageShape, smallest: int) -> ImageShape:
-    """The shape itself, if it is (channels, height, width) and no side is below the `smallest` that works."""
-    if len(image_shape) != 3 or any(int(size) != size or size < 1 for size in image_shape):
-        raise ValueError(f"image_shape must be (channels, height, width), all at least 1, got {tuple(image_shape)}")
+def check_size(image_shape: ImageShape, smallest: int) -> ImageShape:
+    """The shape itself, if no side is below the `smallest` that works."""
     if min(image_shape[1:]) < smallest:
         raise ValueError(
             f"images must be at least {smallest}×{smallest} for this network, got {image_shape[1]}×{image_shape[2]}"

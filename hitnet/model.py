@@ -4,6 +4,7 @@ import fnmatch
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hitnet import encoders, heads
+from hitnet.checkpoint import load_weights, read_checkpoint, write_checkpoint
 from hitnet.checks import check_images, check_labels
 from hitnet.config import ModelConfig, nearest_or_raise
 from hitnet.decoder import PaperDecoder
@@ -62,17 +64,19 @@ class Model(nn.Module):
     def capsules(self, images: Tensor) -> Tensor:
         """(batch, channels, height, width) -> (batch, classes, dims)."""
         if self.config.image_shape is not None:
-            check_images(images, self.config.image_shape)
+            check_images(images, self.config.image_shape, next(self.parameters()).dtype)
         return self.head(self.encoder(images))
 
     def decode(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
         """Draw one capsule of each image: (batch, classes, dims), (batch,) -> (batch, channels, height, width)."""
         if self.decoder is None:
-            raise ValueError(f"{self.config.name} has no decoder, so it cannot draw; create it with decoder='paper'")
+            remedy = "image_shape=(channels, height, width)" if self.config.image_shape is None else "decoder='paper'"
+            raise ValueError(f"{self.config.name} has no decoder, so it cannot draw; create it with {remedy}")
         expected = (self.head.num_classes, self.head.capsule_dim)
         if capsules.dim() != 3 or capsules.shape[1:] != expected:
             raise ValueError(
                 f"capsules must have shape (batch, {expected[0]}, {expected[1]}), got {tuple(capsules.shape)}"
+                "; a single capsule goes in at its class, zeros at the others"
             )
         check_labels(class_indices, *capsules.shape[:2])
         return self.decoder(capsules, class_indices)
@@ -83,6 +87,11 @@ class Model(nn.Module):
         with evaluating(self):
             parts = [self.head.decide(self.head.score(self.capsules(part))) for part in images.split(batch_size)]
         return torch.cat(parts)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as a folder that `hitnet.load` reads."""
+        nearest_or_raise(self.config.name, _MODELS, "model that can be rebuilt by name:")
+        write_checkpoint(Path(path), self.config, self.state_dict())
 
     def loss(self, out: Output, images: Tensor, labels: Tensor) -> Loss:
         """How wrong `out` is; differentiate `.total`."""
@@ -95,13 +104,14 @@ class Model(nn.Module):
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside, the former mode afterwards."""
-    training = model.training
+    """Evaluation mode inside, the former mode afterwards, of every part: a frozen one stays frozen."""
+    modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        for part, training in modes:
+            part.training = training
 
 
 class Recipe(NamedTuple):
@@ -146,28 +156,43 @@ def create_model(
     >>> create_model("lenet5-hom", image_shape=(3, 32, 32), num_classes=5).predict(torch.rand(2, 3, 32, 32)).shape
     torch.Size([2])
     """
-    nearest_or_raise(name, _MODELS, "model")
     return build(
         ModelConfig.from_options(
-            name=name, image_shape=tuple(image_shape), num_classes=num_classes, capsule_dim=capsule_dim, **options
+            name=name, image_shape=image_shape, num_classes=num_classes, capsule_dim=capsule_dim, **options
         )
     )
 
 
 def build(config: ModelConfig) -> Model:
     """The network that a configuration describes, with fresh weights."""
-    recipe = _MODELS[config.name]
+    recipe = _MODELS[nearest_or_raise(config.name, _MODELS, "model")]
+    if config.image_shape is None:
+        raise ValueError(f"{config.name} needs an image_shape, got None; give (channels, height, width)")
     width = {} if config.width is None else {"width": config.width}
     encoder = recipe.encoder(config.image_shape, **width)
     head = recipe.head(encoder.num_features, config)
-    return Model(encoder, head, make_decoder(config, recipe.decoder), config)
+    return Model(encoder, head, make_decoder(config, head, recipe.decoder), config)
 
 
-def make_decoder(config: ModelConfig, default: str) -> nn.Module | None:
-    """The decoder that a configuration asks for, or the network's `default` one."""
+def load(path: str | Path) -> Model:
+    """A saved model, in evaluation mode: from the folder `Model.save` wrote, or from a run folder."""
+    folder = Path(path)
+    if (folder / "model").is_dir():
+        folder = folder / "model"
+    config, weights = read_checkpoint(folder)
+    nearest_or_raise(config.name, _MODELS, "model")
+    model = build(config)
+    load_weights(model, weights, str(folder))
+    return model.eval()
+
+
+def make_decoder(config: ModelConfig, head: heads.Head, default: Literal["paper", "none"]) -> nn.Module | None:
+    """The decoder of the head's capsules that a configuration asks for, or the network's `default` one."""
     kind = config.decoder or default
-    if kind == "none" or config.image_shape is None:
+    if kind == "none":
         return None
-    if kind == "paper":
-        return PaperDecoder(config.image_shape, config.num_classes, config.capsule_dim)
-    raise ValueError(f"decoder must be 'paper' or 'none', got {kind!r}")
+    if kind != "paper":
+        raise ValueError(f"decoder must be 'paper' or 'none', got {kind!r}; leave it out for the network's own")
+    if config.image_shape is None:
+        raise ValueError("a decoder needs an image_shape, got None; give (channels, height, width)")
+    return PaperDecoder(config.image_shape, head.num_classes, head.capsule_dim)

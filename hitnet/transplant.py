@@ -1,5 +1,6 @@
 """HoM in any other network: its last fully connected layer and softmax make room for a Hit-or-Miss head."""
 
+import math
 from typing import Any
 
 import torch
@@ -22,9 +23,9 @@ def with_hit_or_miss(
 ) -> Model:
     """Swap the last Linear of any classifier for HoM; the module itself, changed, is the encoder of the new model.
 
-    `classifier` names that Linear where it cannot be told; a softmax module behind it goes too. With `image_shape`
-    the model gets a decoder, and its images must lie in [0, 1]: a normalisation belongs inside the module.
-    `options` are the other fields of `ModelConfig`.
+    `classifier` names that Linear where it cannot be told; a softmax module right behind it goes too. With
+    `image_shape` the model gets a decoder, and its images must lie in [0, 1]: a normalisation belongs inside the
+    module. `options` are the other fields of `ModelConfig`.
 
         >>> plain = nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
         >>> with_hit_or_miss(plain, num_classes=10)(torch.rand(2, 1, 28, 28)).scores.shape
@@ -38,15 +39,25 @@ def with_hit_or_miss(
     if not isinstance(linear, nn.Linear):
         raise ValueError(f"classifier must name a Linear of the module, got {name!r}; it has {_described(module)}")
     head = HitOrMissHead(linear.in_features, config)
-    decoder = make_decoder(config, default="paper")
-    encoder = Backbone(_without_classifier(module, name), linear.in_features, name)
-    model = Model(encoder, head, decoder, config)
+    decoder = make_decoder(config, head, default="none" if image_shape is None else "paper")
     for part in (head, decoder):
         if part is not None:
             part.to(device=linear.weight.device, dtype=linear.weight.dtype)
-    if image_shape is not None:
-        encoder.check_that_nothing_follows(linear.weight.new_zeros(1, *image_shape))
-    return model
+    if module is linear:
+        return Model(Backbone(nn.Identity(), linear.in_features, name), head, decoder, config)
+
+    taken_out = {place: module.get_submodule(place) for place in _classifier_and_softmax(module, name)}
+    for place in taken_out:
+        _put(module, place, nn.Identity())
+    encoder = Backbone(module, linear.in_features, name)
+    if config.image_shape is not None:
+        try:
+            encoder.check_that_nothing_follows(_ramp(config.image_shape).to(linear.weight))
+        except Exception:
+            for place, part in taken_out.items():
+                _put(module, place, part)
+            raise
+    return Model(encoder, head, decoder, config)
 
 
 def find_classifier(module: nn.Module) -> str:
@@ -92,6 +103,11 @@ class Backbone(Encoder):
         try:
             with evaluating(self):
                 features = self(image)
+        except RuntimeError as error:
+            raise ValueError(
+                f"without {self.classifier!r} the module cannot take images of shape {tuple(image.shape[1:])}: {error}"
+                "; check image_shape, or name the right Linear with classifier='name'"
+            ) from error
         finally:
             hook.remove()
         if not seen or not torch.equal(seen[-1], features):
@@ -101,16 +117,23 @@ class Backbone(Encoder):
             )
 
 
-def _without_classifier(module: nn.Module, name: str) -> nn.Module:
-    """The module with Identity in the classifier's place, and in that of any softmax behind it."""
-    if name == "":
-        return nn.Identity()
-    names = [other for other, _ in module.named_modules()]
-    for other in names[names.index(name) :]:
-        if other == name or isinstance(module.get_submodule(other), (nn.Softmax, nn.LogSoftmax)):
-            parent, _, child = other.rpartition(".")
-            setattr(module.get_submodule(parent), child, nn.Identity())
-    return module
+def _classifier_and_softmax(module: nn.Module, classifier: str) -> list[str]:
+    """The names of the classifier and of the softmax right behind it, if there is one."""
+    names = [name for name, _ in module.named_modules()]
+    behind = names[names.index(classifier) + 1 :][:1]
+    # Only right behind: a softmax further on may belong to an attention that was defined after the classifier.
+    softmax = [name for name in behind if isinstance(module.get_submodule(name), (nn.Softmax, nn.LogSoftmax))]
+    return [classifier, *softmax]
+
+
+def _put(module: nn.Module, place: str, part: nn.Module) -> None:
+    parent, _, child = place.rpartition(".")
+    setattr(module.get_submodule(parent), child, part)
+
+
+def _ramp(image_shape: tuple[int, int, int]) -> Tensor:
+    """One image from black to white, which no layer takes for empty: (1, channels, height, width)."""
+    return torch.linspace(0, 1, math.prod(image_shape)).view(1, *image_shape)
 
 
 def _linears(module: nn.Module) -> dict[str, nn.Linear]:

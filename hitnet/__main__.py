@@ -1,0 +1,3 @@
+from hitnet.cli import main
+
+main()

@@ -1,0 +1,67 @@
+"""A model as a folder: config.json says what it is, model.safetensors holds its weights. Neither can hold code."""
+
+import os
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import safetensors.torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from hitnet.config import ModelConfig
+from hitnet.files import read_json, write_bytes, write_json
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+
+
+def write_checkpoint(folder: Path, config: ModelConfig, weights: dict[str, Tensor]) -> None:
+    """Both files of a model; the folder is made where it is missing."""
+    write_json(folder / CONFIG, asdict(config))
+    write_tensors(folder / WEIGHTS, weights)
+
+
+def read_checkpoint(folder: Path) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """(configuration, weights)."""
+    if not (folder / CONFIG).is_file():
+        raise FileNotFoundError(f"there is no model in {folder}: expected {CONFIG} and {WEIGHTS}; check the path")
+    content = read_json(folder / CONFIG)
+    known = {field.name for field in fields(ModelConfig)}
+    if not isinstance(content, dict) or not set(content) <= known:
+        raise ValueError(f"{folder / CONFIG} does not describe a HitNet model; expected the fields {sorted(known)}")
+    # JSON knows no tuples.
+    content = {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
+    return ModelConfig(**content), read_tensors(folder / WEIGHTS)[0]
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """One safetensors file, atomically."""
+    separate = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    write_bytes(path, safetensors.torch.save(separate, metadata))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """(tensors, metadata) of a safetensors file, or an error that says what is wrong with it."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing; expected a safetensors file")
+    try:
+        with safe_open(os.fspath(path), framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path} is not a whole safetensors file ({error}); it is truncated, damaged or of another format, "
+            "and nothing of it was loaded"
+        ) from None
+
+
+def load_weights(module: nn.Module, weights: dict[str, Tensor], source: str) -> None:
+    """Load strictly: a weight that is missing, unknown or of another shape is an error that names it."""
+    expected = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    got = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    if expected != got:
+        differing = sorted(name for name in expected.keys() | got.keys() if expected.get(name) != got.get(name))
+        first = differing[0]
+        raise ValueError(
+            f"{source} holds the weights of another model: {len(differing)} of {len(expected)} differ, "
+            f"the first is {first}: expected {expected.get(first, 'none')}, got {got.get(first, 'none')}"
+        )
+    module.load_state_dict(weights)

@@ -1,0 +1,130 @@
+"""The command line: one function a verb, its docstring the help. The work is done elsewhere, and loaded when asked for:
+help needs no torch."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from hitnet.config import nearest_or_raise
+from hitnet.training.config import TrainConfig
+
+RunFolder = Annotated[Path, tyro.conf.Positional]
+
+
+def train(
+    config: tyro.conf.OmitArgPrefixes[TrainConfig] = TrainConfig(),  # noqa: B008 - frozen
+    resume: Path | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Train a network on a data set or on your own pictures.
+
+    Example: hitnet train --data mnist --model hitnet --epochs 6 --schedule one-cycle
+
+    Args:
+        resume: Go on with this run folder; its own settings are used.
+        overwrite: Replace a run folder that is there already.
+    """
+    if resume is not None and config != TrainConfig():
+        raise ValueError("--resume goes on with the settings of the run; leave the other options out")
+
+    from hitnet import console
+    from hitnet.training import loop
+
+    leads = os.environ.get("RANK", "0") == "0"
+    with console.TrainingView() as view:
+        watcher = view if leads else None
+        if resume is None:
+            run = loop.train(config, watcher=watcher, overwrite=overwrite)
+        else:
+            run = loop.resume(resume, watcher=watcher)
+    if leads:
+        console.show_result(run)
+
+
+def evaluate(run: RunFolder, data: str | None = None, data_dir: Path | None = None) -> None:
+    """Measure the error of a trained network, class by class; the numbers also go to RUN/eval-DATA.json.
+
+    Example: hitnet eval runs/mnist/hitnet-s0
+
+    Args:
+        run: A run folder.
+        data: Another data set than the one it was trained on, by name or path.
+        data_dir: Where data sets lie already.
+    """
+    from hitnet import console
+    from hitnet.training.evaluation import evaluate_run
+
+    content, path = evaluate_run(run, data, data_dir)
+    console.show_evaluation(content)
+    console.say(f"written to {path}")
+
+
+def predict(
+    run: RunFolder,
+    files: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Classify picture files: class, score (HitNet: the distance to the class's centre, lower is surer) and verdict.
+
+    Example: hitnet predict runs/mnist/hitnet-s0 seven.png
+
+    Args:
+        run: A run folder or a model folder.
+        files: PNG, JPEG, WebP, BMP or GIF files of any size and colour.
+        as_json: Print JSON for programs.
+    """
+    from hitnet import console
+    from hitnet.interpret.predict import predict_files
+    from hitnet.model import load
+
+    predictions = predict_files(load(run), files)
+    if as_json:
+        print(json.dumps([asdict(found) for found in predictions], indent=2, ensure_ascii=False))
+    else:
+        console.show_predictions(predictions)
+    if any(found.error for found in predictions):
+        sys.exit(1)
+
+
+def runs(folder: Annotated[Path, tyro.conf.Positional] = Path("runs")) -> None:
+    """List training runs and how they ended.
+
+    Example: hitnet runs
+
+    Args:
+        folder: Where the run folders are.
+    """
+    from hitnet import console
+    from hitnet.training.run import find_runs
+
+    found = find_runs(folder)
+    if not found:
+        raise FileNotFoundError(f"there are no runs in {folder}; make one with: hitnet train")
+    console.show_runs(found)
+
+
+VERBS: dict[str, Callable[..., None]] = {"train": train, "eval": evaluate, "predict": predict, "runs": runs}
+
+
+def main() -> None:
+    description = "An image classifier that explains itself."
+    try:
+        if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+            nearest_or_raise(sys.argv[1], VERBS, "verb")
+        tyro.extras.subcommand_cli_from_dict(VERBS, prog="hitnet", description=description)
+    except KeyboardInterrupt:
+        sys.exit("stopped; an unfinished run goes on with: hitnet train --resume RUN")
+    except (ValueError, OSError, RuntimeError) as error:
+        if "HITNET_DEBUG" in os.environ:
+            raise
+        sys.exit(f"hitnet: error: {error}")
+
+
+if __name__ == "__main__":
+    main()

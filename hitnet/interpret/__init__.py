@@ -1,0 +1,1 @@
+"""What a network learned, in numbers and pictures."""

@@ -1,0 +1,1 @@
+"""Training: settings, the loop, the run folder."""

@@ -1,0 +1,91 @@
+"""The settings of a training run: the command line, args.json and the Python interface at once. Without torch."""
+
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from hitnet.config import ModelConfig, NetworkOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What can be chosen about a run, whatever its network."""
+
+    data: str = "mnist-mini"
+    """A data set by name (mnist-mini, mnist, fashion-mnist, cifar10, svhn, affnist, affnist-like) or by path: a
+    folder of class folders, or an .npz file."""
+    model: str = "hitnet"
+    """The network: hitnet, n1, n2, n2b, capsnet, lenet5, resnet18, densenet40-12, the last three also with -hom."""
+    epochs: int = 10
+    """How often each training image is seen."""
+    seed: int = 0
+    """Where everything random comes from."""
+    out: Path = Path("runs")
+    """Where run folders go; this run's is OUT/<data>/<model>-s<seed>."""
+
+    schedule: Literal["constant", "decay", "one-cycle"] = "constant"
+    """The learning rate stays, falls by 5 % each epoch, or rises and falls once (best for few epochs)."""
+    learning_rate: float = 0.001
+    """Adam's rate; the highest one of one-cycle."""
+    batch_size: int = 128
+    """Images a step, shared out among all processes."""
+    shift: int = 2
+    """Training images are moved by up to this many whole pixels each way."""
+    flip: bool = False
+    """Mirror half of the training images."""
+    ema: float = 0.0
+    """Average the weights over the steps with this decay (0.999, say) and keep the average; 0 keeps the last ones."""
+    train_images: int | None = None
+    """Train on so many images only, the same number of each class as far as possible."""
+    validation: float = 0.0
+    """Fraction of the training images held out for validation."""
+    patience: int = 0
+    """Stop when the validation error has not improved for so many epochs, and keep the best epoch; 0 never stops."""
+
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, mps."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto is bfloat16 on GPUs that have it, float32 elsewhere."""
+    threads: int | None = None
+    """CPU threads; torch's own choice if not given."""
+
+    data_dir: Path | None = None
+    """Where data sets lie already; nothing is downloaded then. HITNET_DATA says the same."""
+    image_size: int | None = None
+    """Resize own pictures to this height and width."""
+    test_fraction: float = 0.2
+    """Fraction of own pictures split off for testing, where they have no test folder."""
+    skip_bad: bool = False
+    """Go on without unreadable picture files."""
+
+
+# The bases in this order list the run's options before the network's.
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(NetworkOptions, RunOptions):
+    """Train one network. The defaults are the paper's, but for the number of epochs (250 there)."""
+
+    def __post_init__(self) -> None:
+        for name, lowest in (("epochs", 1), ("batch_size", 2), ("shift", 0), ("patience", 0), ("seed", 0)):
+            if getattr(self, name) < lowest:
+                raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
+        if self.learning_rate <= 0:
+            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}; the paper has 0.001")
+        if not 0 <= self.ema < 1 or not 0 <= self.validation < 1:
+            raise ValueError(f"ema and validation must lie in [0, 1), got {self.ema} and {self.validation}")
+        if self.patience and not self.validation:
+            raise ValueError("patience needs a validation split to watch; add validation=0.1, say")
+
+    def model_config(self, image_shape: tuple[int, int, int], class_names: tuple[str, ...]) -> ModelConfig:
+        """The network for such images and classes."""
+        options = {field.name: getattr(self, field.name) for field in fields(NetworkOptions)}
+        return ModelConfig(
+            name=self.model, image_shape=image_shape, num_classes=len(class_names), class_names=class_names, **options
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "TrainConfig":
+        paths = {name: Path(content[name]) for name in ("out", "data_dir") if content.get(name) is not None}
+        return cls(**{**content, **paths})

@@ -1,0 +1,102 @@
+"""Where a run computes, in which precision, and with how many processes."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+
+from hitnet.training.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class Team:
+    """The processes that train one network together: this one's rank and their number."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes the files and speaks."""
+        return self.rank == 0
+
+    def wrap(self, model: nn.Module, device: torch.device) -> nn.Module:
+        """The model itself, or one that averages its gradients over all processes."""
+        if self.size == 1:
+            return model
+        devices = [device.index] if device.type == "cuda" else None
+        return nn.parallel.DistributedDataParallel(model, device_ids=devices)
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over all processes, in each of them."""
+        if self.size > 1:
+            distributed.all_reduce(values)
+        return values
+
+    def wait(self) -> None:
+        if self.size > 1:
+            distributed.barrier()
+
+
+@contextmanager
+def join_team(device: torch.device) -> Iterator[Team]:
+    """The team that torchrun started, or a team of one."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield Team()
+        return
+    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Team(distributed.get_rank(), distributed.get_world_size())
+    finally:
+        distributed.destroy_process_group()
+
+
+def choose_device(wish: str) -> torch.device:
+    """The device that was asked for, or the best there is."""
+    if wish == "auto":
+        if torch.cuda.is_available():
+            wish = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        else:
+            wish = "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(wish)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device {wish!r} cannot be used ({reason}); use auto, cpu, cuda or mps") from None
+    return device
+
+
+def choose_precision(config: TrainConfig, device: torch.device) -> torch.dtype:
+    """bfloat16 where it is safe and wished for, float32 otherwise."""
+    if config.precision == "float32":
+        return torch.float32
+    if device.type == "cuda":
+        safe = torch.cuda.is_bf16_supported()
+    else:
+        safe = config.precision == "bfloat16" and bfloat16_runs(device.type)
+    if config.precision == "bfloat16" and not safe:
+        raise ValueError(f"bfloat16 does not run on this {device.type}; use precision float32")
+    return torch.bfloat16 if safe else torch.float32
+
+
+@cache
+def bfloat16_runs(device_type: str) -> bool:
+    """Tried in a child process: on some virtual machines a bfloat16 product kills the process that computes it."""
+    trial = (
+        f"import torch; a = torch.ones(256, 256, dtype=torch.bfloat16, device={device_type!r}); (a @ a).sum().item()"
+    )
+    return subprocess.run([sys.executable, "-c", trial], capture_output=True, check=False).returncode == 0
+
+
+def autocast(device: torch.device, precision: torch.dtype) -> AbstractContextManager[Any]:
+    if precision == torch.float32:
+        return nullcontext()
+    return torch.autocast(device.type, precision)

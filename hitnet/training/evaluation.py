@@ -1,0 +1,107 @@
+"""How well a network classifies a set of images."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hitnet.data import Batches, Dataset, ImageSet, load_dataset
+from hitnet.files import write_json
+from hitnet.model import Model, evaluating, load
+from hitnet.training.config import TrainConfig
+from hitnet.training.devices import Team
+from hitnet.training.run import Run
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What happened to each class's images, and the mean loss."""
+
+    confusion: Tensor
+    """(true class, predicted class): counts."""
+    loss: float
+
+    @property
+    def count(self) -> int:
+        return int(self.confusion.sum())
+
+    @property
+    def mistakes(self) -> int:
+        return self.count - int(self.confusion.diagonal().sum())
+
+    @property
+    def error(self) -> float:
+        """Percentage of images in a wrong class."""
+        return 100 * self.mistakes / self.count
+
+    def per_class(self, class_names: tuple[str, ...]) -> list[dict[str, Any]]:
+        """For each class: its images, its mistakes, and the class it is taken for most often."""
+        rows = []
+        for index, name in enumerate(class_names):
+            counts = self.confusion[index].clone()
+            images, right = int(counts.sum()), int(counts[index])
+            counts[index] = 0
+            taken_for = class_names[int(counts.argmax())] if images > right else None
+            error = 100 * (images - right) / images if images else None
+            rows.append({"class": name, "images": images, "mistakes": images - right, "error": error, "as": taken_for})
+        return rows
+
+    def to_json(self, class_names: tuple[str, ...]) -> dict[str, Any]:
+        return {
+            "error": self.error,
+            "mistakes": self.mistakes,
+            "images": self.count,
+            "loss": self.loss,
+            "per_class": self.per_class(class_names),
+            "confusion": self.confusion.tolist(),
+        }
+
+
+def load_data(config: TrainConfig) -> Dataset:
+    return load_dataset(
+        config.data,
+        data_dir=config.data_dir,
+        image_size=config.image_size,
+        test_fraction=config.test_fraction,
+        skip_bad=config.skip_bad,
+    )
+
+
+@torch.no_grad()
+def evaluate(model: Model, data: ImageSet, *, batch_size: int = 512, team: Team | None = None) -> Evaluation:
+    """Every image once, without augmentation; each process of a team takes its share."""
+    team = team or Team()
+    classes = model.head.num_classes
+    share = data.subset(torch.arange(team.rank, len(data), team.size, device=data.labels.device))
+    # One more place at the end for the summed loss, so that one sum over the processes does it all.
+    totals = torch.zeros(classes * classes + 1, dtype=torch.float64)
+    with evaluating(model):
+        for images, labels in Batches(share, batch_size):
+            out = model(images, labels)
+            pairs = labels * classes + model.head.decide(out.scores)
+            totals[:-1] += torch.bincount(pairs, minlength=classes * classes).cpu()
+            totals[-1] += float(model.loss(out, images, labels).total) * len(labels)
+    totals = team.sum(totals)
+    confusion = totals[:-1].round().long().view(classes, classes)
+    return Evaluation(confusion, float(totals[-1]) / int(confusion.sum()))
+
+
+def evaluate_run(path: Path, source: str | None = None, data_dir: Path | None = None) -> tuple[dict[str, Any], Path]:
+    """Measure a run's model on its own test images, or on those of another `source`: (numbers, their file)."""
+    run, model = Run.open(path), load(path)
+    config = replace(run.config, data=source or run.config.data, data_dir=data_dir or run.config.data_dir)
+    expected, names = model.config.image_shape, model.config.class_names
+    if source is not None and expected is not None:
+        config = replace(config, image_size=expected[1] if Path(source).is_dir() else None)
+    data = load_data(config)
+    if data.image_shape != expected or data.num_classes != len(names):
+        raise ValueError(
+            f"{path} knows {len(names)} classes of images of shape {expected}, got {data.num_classes} classes of "
+            f"{data.image_shape} in {data.name}; choose data of the same kind"
+        )
+    content = {"data": data.name, "notes": list(data.notes), **evaluate(model, data.test).to_json(names)}
+    file = run.path / f"eval-{data.name}.json"
+    write_json(file, content)
+    return content, file

@@ -1,0 +1,134 @@
+"""A run as a folder. `result.json` is written last: where it is, the run is finished."""
+
+import csv
+import io
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+import hitnet
+from hitnet.files import read_json, write_json, write_text
+from hitnet.training.config import TrainConfig
+
+Row = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run on disk.
+
+    args.json        the settings
+    env.json         versions, hardware, git, data
+    metrics.csv      one line an epoch
+    model/           config.json, model.safetensors
+    state.safetensors  what resuming needs; gone when the run is finished
+    plots/           pictures
+    result.json      how it ended
+    """
+
+    path: Path
+
+    @classmethod
+    def named(cls, config: TrainConfig, data_name: str) -> "Run":
+        """Where a run with these settings belongs."""
+        return cls(config.out / data_name / f"{config.model.replace('/', '-')}-s{config.seed}")
+
+    def create(self, config: TrainConfig, *, overwrite: bool = False) -> None:
+        """Make the folder and its args.json; one that is there is never touched unasked."""
+        if self.path.exists() and any(self.path.iterdir()):
+            if not overwrite:
+                state = "finished" if self.is_finished else f"unfinished: go on with hitnet train --resume {self.path}"
+                raise FileExistsError(
+                    f"there is a run in {self.path} already ({state}); "
+                    "choose another --seed or --out, or replace it with --overwrite"
+                )
+            shutil.rmtree(self.path)
+        write_json(self.path / "args.json", config.to_json())
+
+    @classmethod
+    def open(cls, path: str | Path) -> "Run":
+        """A run that is there, finished or not."""
+        run = cls(Path(path))
+        if not (run.path / "args.json").is_file():
+            raise FileNotFoundError(f"there is no run in {run.path}: expected args.json; `hitnet runs` lists the runs")
+        return run
+
+    @property
+    def config(self) -> TrainConfig:
+        return TrainConfig.from_json(read_json(self.path / "args.json"))
+
+    @property
+    def is_finished(self) -> bool:
+        return (self.path / "result.json").is_file()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        if not self.is_finished:
+            raise ValueError(f"{self.path} is not finished; go on with it: hitnet train --resume {self.path}")
+        return dict(read_json(self.path / "result.json"))
+
+    @property
+    def metrics(self) -> list[Row]:
+        """One row an epoch."""
+        with open(self.path / "metrics.csv", newline="") as file:
+            return [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
+
+    def write_metrics(self, rows: list[Row]) -> None:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_text(self.path / "metrics.csv", text.getvalue())
+
+
+def find_runs(folder: Path) -> list[Run]:
+    """All runs below a folder, oldest first."""
+    files = sorted(folder.rglob("args.json"), key=lambda file: file.stat().st_mtime)
+    return [Run(file.parent) for file in files]
+
+
+def describe_environment(device: torch.device, fingerprint: str) -> dict[str, Any]:
+    """What somebody needs to know to get the same numbers again."""
+    return {
+        "hitnet": hitnet.__version__,
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "git": _git_commit(),
+        "data": fingerprint,
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _git_commit() -> str | None:
+    """The commit of HitNet's own source, marked where files differ from it; None outside a checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,96 @@
+"""All that changes while training, on disk after every epoch: enough to go on as if nothing had happened."""
+
+import json
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from hitnet.checkpoint import load_weights, read_tensors, write_tensors
+from hitnet.config import ModelConfig
+from hitnet.model import Model, build
+from hitnet.training.config import TrainConfig
+from hitnet.training.run import Row, Run
+
+FILE = "state.safetensors"
+
+
+@dataclass
+class State:
+    """The network, its optimizer, the random generators and what was measured so far."""
+
+    model: Model
+    optimizer: torch.optim.Optimizer
+    averaged: AveragedModel | None
+    generator: torch.Generator
+    """Shuffles and augments; torch's own generator draws everything else."""
+    rows: list[Row] = field(default_factory=list)
+    """What each epoch measured."""
+    seconds: float = 0.0
+
+    @classmethod
+    def fresh(cls, config: TrainConfig, model_config: ModelConfig, device: torch.device) -> "State":
+        """Before the first step; everything random comes from the seed."""
+        torch.manual_seed(config.seed)
+        model = build(model_config).to(device)
+        # Keras' epsilon, as in the paper's code; torch's own is 1e-8.
+        optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, eps=1e-7, fused=device.type != "mps")
+        averaged = None
+        if config.ema:
+            averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema), use_buffers=True)
+        return cls(model, optimizer, averaged, torch.Generator().manual_seed(config.seed))
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs are done."""
+        return len(self.rows)
+
+    @property
+    def result(self) -> Model:
+        """The model to keep: the averaged one, where there is one."""
+        kept = self.model if self.averaged is None else self.averaged.module
+        assert isinstance(kept, Model)
+        return kept
+
+    def save(self, run: Run) -> None:
+        """One file, atomically: it holds one epoch's end and nothing of two."""
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        if self.averaged is not None:
+            tensors |= {f"averaged.{name}": value for name, value in self.averaged.state_dict().items()}
+        for index, values in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{name}": value for name, value in values.items()}
+        tensors |= {f"generator.{name}": value for name, value in self._generators().items()}
+        write_tensors(run.path / FILE, tensors, {"progress": json.dumps({"rows": self.rows, "seconds": self.seconds})})
+
+    def restore(self, run: Run) -> None:
+        """Go back to where the last whole epoch ended; a run stopped in its first epoch starts again."""
+        path = run.path / FILE
+        if not path.exists():
+            return
+        tensors, metadata = read_tensors(path)
+        load_weights(self.model, _under("model.", tensors), str(path))
+        if self.averaged is not None:
+            load_weights(self.averaged, _under("averaged.", tensors), str(path))
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in _under("optimizer.", tensors).items():
+            index, _, kind = name.partition(".")
+            moments.setdefault(int(index), {})[kind] = value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+        generators = _under("generator.", tensors)
+        self.generator.set_state(generators["data"])
+        torch.set_rng_state(generators["torch"])
+        if "cuda" in generators:
+            torch.cuda.set_rng_state(generators["cuda"])
+        progress = json.loads(metadata["progress"])
+        self.rows, self.seconds = progress["rows"], progress["seconds"]
+
+    def _generators(self) -> dict[str, Tensor]:
+        states = {"data": self.generator.get_state(), "torch": torch.get_rng_state()}
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            states["cuda"] = torch.cuda.get_rng_state()
+        return states
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
