@@ -12,7 +12,11 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)
-	$(BIN)/python -m hitnet demo
+	$(BIN)/hitnet train --out runs/demo --model hitnet --epochs 6 --schedule one-cycle --norm-momentum 0.1 --overwrite
+	@echo "Prototypes: runs/demo/mnist-mini/hitnet-s0/plots/prototypes.png"
+	@echo "Try next:   $(BIN)/hitnet eval runs/demo/mnist-mini/hitnet-s0"
+	@echo "            $(BIN)/hitnet predict runs/demo/mnist-mini/hitnet-s0 YOUR-DIGIT.png"
+	@echo "            $(BIN)/hitnet train --data YOUR-FOLDER --image-size 32 --model lenet5-hom"
 
 test: $(READY)
 	$(BIN)/python -m pytest
