@@ -31,6 +31,7 @@ def load_npz(path: Path, *, test_fraction: float = 0.2, split_seed: int = 0) -> 
     splits = ("train", "test") if "x_test" in arrays else ("train",)
     images = [_to_images(arrays[f"x_{split}"], f"{path}: x_{split}", notes) for split in splits]
     raw = [arrays[f"y_{split}"] for split in splits]
+    raw = [given.astype(str) if given.dtype.kind == "S" else given for given in raw]
     for split, pixels, given in zip(splits, images, raw, strict=True):
         if given.shape not in ((len(pixels),), (len(pixels), 1)):
             got = f"{len(pixels)} images and y_{split} of shape {given.shape}"
@@ -47,7 +48,7 @@ def load_npz(path: Path, *, test_fraction: float = 0.2, split_seed: int = 0) -> 
 def _read_arrays(path: Path) -> dict[str, Array]:
     try:
         # Without pickle: an object array, which could run code, is refused.
-        with np.load(path, allow_pickle=False) as content:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
             arrays = {name: np.asarray(content[name]) for name in content.files}
     except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} is no readable .npz of plain arrays ({error}); save it with numpy.savez") from error

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,11 +72,10 @@ def _download(file: OfficialFile, folder: Path) -> Path:
     failures = []
     for mirror in file.mirrors:
         try:
-            with _progress_bar(file.name) as bar:
-                fetch = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16)
-                # A file that is there with the right checksum is not fetched again.
-                path = pooch.retrieve(mirror + file.name, f"md5:{file.md5}", file.name, folder, downloader=fetch)
-            return Path(path)
+            # A file that is there with the right checksum is not fetched again.
+            return Path(
+                pooch.retrieve(mirror + file.name, f"md5:{file.md5}", file.name, folder, downloader=_fetch_with_bar)
+            )
         except (OSError, ValueError) as error:
             failures.append(f"  {mirror}{file.name}: {error}")
     raise FileNotFoundError(
@@ -87,16 +85,16 @@ def _download(file: OfficialFile, folder: Path) -> Path:
     )
 
 
-@contextmanager
-def _progress_bar(name: str) -> Iterator[Any]:
-    """A progress bar on stderr as pooch wants it; nothing is drawn where stderr is no terminal."""
+def _fetch_with_bar(url: str, target: Any, caller: Any) -> None:
+    """A download as pooch wants it, with a progress bar where stderr is a terminal."""
+    import pooch
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    columns = (TextColumn(name), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    columns = (TextColumn(url.rsplit("/", 1)[1]), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        yield _Bar(progress)
+        pooch.HTTPDownloader(progressbar=_Bar(progress), chunk_size=1 << 16)(url, target, caller)
 
 
 class _Bar:
@@ -104,7 +102,7 @@ class _Bar:
 
     def __init__(self, progress: Any) -> None:
         self._progress = progress
-        self._task = progress.add_task("", total=None)
+        self._task = progress.add_task("", total=None, visible=False)
 
     @property
     def total(self) -> float | None:
@@ -113,7 +111,7 @@ class _Bar:
 
     @total.setter
     def total(self, value: int) -> None:
-        self._progress.update(self._task, total=value)
+        self._progress.update(self._task, total=value, visible=True)
 
     def update(self, step: int) -> None:
         self._progress.update(self._task, advance=step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Iterable, Sequence
@@ -171,7 +172,7 @@ def _pixels_or_error(path: Path, size: tuple[int, int] | None) -> Pixels | Excep
 
 def _choose_size(sizes: list[tuple[int, int]], notes: list[str]) -> tuple[int, int]:
     """The size of all pictures where they share a small one, else a square of their median side."""
-    distinct = sorted(set(sizes))
+    distinct = sorted(set(sizes), key=math.prod)
     if len(distinct) == 1 and max(distinct[0]) <= LARGEST_KEPT:
         return distinct[0]
     median = round(statistics.median(side for size in sizes for side in size))

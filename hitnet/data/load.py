@@ -24,7 +24,7 @@ def load_dataset(
 
     data_dir: a folder with the official files of a named set; the network is then not touched. Where it is not given,
         the environment variable HITNET_DATA is asked; without both, files are downloaded once and checked.
-    image_size: a side or (height, width) to which images are resized. Without it, pictures of one size up to 128
+    image_size: a side or (height, width) to which images are stretched. Without it, pictures of one size up to 128
         pixels stay as they are; a folder's mixed or larger ones become squares of at most 64.
     test_fraction, split_seed: where folder or file have no test part, so much of each class is held out, by that seed.
     skip_bad: leave unreadable pictures of a folder out instead of stopping; `notes` says which.

@@ -13,6 +13,7 @@ from torch import Tensor
 # The only decoders ever tried, also on a file whose name lies about its format.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif"})
+COLOUR_NOISE = 2  # levels between channels that are no colour: lossy WebP gives grey back so
 ORIENTATION = 0x0112  # the EXIF tag; from 5 on the picture lies on its side
 
 Source = str | Path | BinaryIO
@@ -90,8 +91,8 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 def _grey_if_colourless(image: Image.Image) -> Image.Image:
     if image.mode == "L":
         return image
-    red, green, blue = (np.asarray(band) for band in image.split())
-    return image.getchannel(0) if np.array_equal(red, green) and np.array_equal(red, blue) else image
+    spread = np.ptp(np.asarray(image), axis=2).max()
+    return image.convert("L") if spread <= COLOUR_NOISE else image
 
 
 def _unreadable(source: Source, error: Exception) -> Exception:

@@ -1,0 +1,130 @@
+"""Arrays in an .npz."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from hitnet.data import load_dataset
+
+RNG = np.random.default_rng(0)
+GREY = RNG.integers(0, 256, (12, 6, 5), dtype=np.uint8)
+COLOUR = RNG.integers(0, 256, (12, 3, 6, 5), dtype=np.uint8)
+LABELS = np.arange(12) % 3
+
+
+def saved(folder, **arrays):
+    path = folder / "shapes.npz"
+    np.savez_compressed(path, **arrays)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (GREY, GREY[:, None]),
+        (GREY[:, None], GREY[:, None]),
+        (GREY[..., None], GREY[:, None]),
+        (COLOUR, COLOUR),
+        (COLOUR.transpose(0, 2, 3, 1), COLOUR),
+        (COLOUR.astype(np.int64), COLOUR),
+        (COLOUR / 255, COLOUR),
+        ((COLOUR / 255).astype(np.float32), COLOUR),
+    ],
+)
+def test_every_layout_and_type_gives_the_same_bytes(tmp_path, array, expected):
+    path = saved(tmp_path, x_train=array, y_train=LABELS, x_test=array[:6], y_test=LABELS[:6])
+    loaded = load_dataset(path)
+    assert np.array_equal(loaded.train.images, expected)
+    assert np.array_equal(loaded.test.images, expected[:6])
+    assert (loaded.name, loaded.class_names) == ("shapes", ("0", "1", "2"))
+    converted = "images converted from floats in [0, 1] to bytes"
+    assert loaded.notes == ((converted,) if array.dtype.kind == "f" else ())
+
+
+def test_strings_are_class_names_and_a_column_of_labels_is_fine(tmp_path):
+    words = np.array(["dog", "cat2", "cat10"])[LABELS]
+    path = saved(tmp_path, x_train=GREY, y_train=words[:, None], x_test=GREY, y_test=words.astype("S"))
+    loaded = load_dataset(str(path))
+    assert loaded.class_names == ("cat2", "cat10", "dog")
+    assert loaded.train.labels.tolist() == [2, 0, 1] * 4
+
+
+def test_numbers_may_be_named(tmp_path):
+    path = saved(tmp_path, x_train=GREY, y_train=LABELS, class_names=np.array(["a", "b", "c"]))
+    assert load_dataset(path).class_names == ("a", "b", "c")
+
+
+def test_without_test_arrays_a_fraction_is_held_out(tmp_path):
+    loaded = load_dataset(saved(tmp_path, x_train=GREY, y_train=LABELS), test_fraction=0.25)
+    assert loaded.test.labels.bincount().tolist() == [1, 1, 1]
+    assert loaded.notes == ("split into 9 training and 3 test images, seed 0",)
+
+
+def test_arrays_can_be_resized(tmp_path):
+    assert load_dataset(saved(tmp_path, x_train=GREY, y_train=LABELS), image_size=9).image_shape == (1, 9, 9)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "complaint"),
+    [
+        ({"y_train": LABELS}, "must hold x_train, y_train; x_train missing"),
+        ({"x_train": GREY, "y_train": LABELS, "x_test": GREY}, "y_test missing"),
+        ({"x_train": GREY, "y_train": LABELS, "y_test": LABELS}, "x_test missing"),
+        ({"x_train": GREY, "y_train": LABELS[:5]}, "equally long, got 12 images and y_train of shape \\(5,\\)"),
+        ({"x_train": GREY.reshape(12, 30), "y_train": LABELS}, "must be \\(count, h, w\\).* got shape \\(12, 30\\)"),
+        ({"x_train": np.zeros((12, 6, 5, 4), np.uint8), "y_train": LABELS}, "1 or 3 channels, got shape"),
+        ({"x_train": GREY[:0], "y_train": LABELS[:0]}, "got shape \\(0, 1, 6, 5\\)"),
+        ({"x_train": GREY.astype(float), "y_train": LABELS}, "must lie in 0..1, got .*; divide by 255"),
+        ({"x_train": GREY * np.nan, "y_train": LABELS}, "must lie in 0..1, got nan"),
+        ({"x_train": GREY.astype(int) - 1, "y_train": LABELS}, "must lie in 0..255, got -1"),
+        ({"x_train": GREY > 3, "y_train": LABELS}, "must be uint8 or floats in \\[0, 1\\], got bool"),
+        ({"x_train": GREY, "y_train": LABELS + 1}, "must use every label in 0..3 and no other; check \\[0\\]"),
+        ({"x_train": GREY, "y_train": LABELS - 1}, "check \\[-1\\]"),
+        ({"x_train": GREY, "y_train": LABELS + 0.5}, "whole numbers from 0, or all strings, got float64"),
+        ({"x_train": GREY, "y_train": LABELS * 0}, "at least 2 classes"),
+        ({"x_train": GREY, "y_train": LABELS, "x_test": GREY, "y_test": LABELS + 3}, "test labels must lie in 0..2"),
+        ({"x_train": GREY, "y_train": LABELS, "x_test": COLOUR, "y_test": LABELS}, "differ in shape"),
+        ({"x_train": GREY, "y_train": LABELS.astype(str), "x_test": GREY, "y_test": LABELS}, "or all strings"),
+        (
+            {"x_train": GREY, "y_train": LABELS.astype(str), "x_test": GREY, "y_test": (LABELS + 2).astype(str)},
+            "y_train lacks: 3, 4",
+        ),
+    ],
+)
+def test_wrong_arrays_are_refused(tmp_path, arrays, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        load_dataset(saved(tmp_path, **arrays))
+
+
+class Trap:
+    """Its unpickling would fail the test."""
+
+    def __reduce__(self):
+        return pytest.fail, ("a pickle was loaded",)
+
+
+def test_object_arrays_are_refused_and_never_unpickled(tmp_path):
+    trap = np.array([Trap()] * 12, dtype=object)
+    for arrays in ({"x_train": GREY, "y_train": trap}, {"x_train": trap, "y_train": LABELS}):
+        with pytest.raises(ValueError, match="no readable .npz of plain arrays"):
+            load_dataset(saved(tmp_path, **arrays))
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04 cut off", pickle.dumps(Trap())])
+def test_files_that_are_no_npz_are_refused(tmp_path, content):
+    path = tmp_path / "broken.npz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="no readable .npz"):
+        load_dataset(path)
+
+
+def test_a_truncated_npz_and_a_bare_npy_are_refused(tmp_path):
+    path = saved(tmp_path, x_train=GREY, y_train=LABELS)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(ValueError, match="no readable .npz"):
+        load_dataset(path)
+    np.save(tmp_path / "bare.npy", GREY)
+    (tmp_path / "bare.npy").rename(path)
+    with pytest.raises(ValueError, match="no readable .npz"):
+        load_dataset(path)

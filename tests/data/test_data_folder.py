@@ -1,0 +1,234 @@
+"""Folders of class folders, with pictures as people have them."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from hitnet.data import load_dataset
+
+
+def picture(seed: int = 0, size: tuple[int, int] = (12, 10), colour: bool = False) -> Image.Image:
+    """Noise of (width, height)."""
+    shape = (size[1], size[0], 3) if colour else (size[1], size[0])
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8))
+
+
+def fill(folder, count=5, suffix=".png", **options):
+    """`count` pictures in a class folder, 0.png, 1.png and so on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        picture(number, **options).save(folder / f"{number}{suffix}")
+
+
+def test_a_folder_is_split_by_class_and_seed(tmp_path):
+    fill(tmp_path / "cat", 10)
+    fill(tmp_path / "dog", 5)
+    loaded, same, other = (load_dataset(tmp_path, test_fraction=0.4, split_seed=seed) for seed in (1, 1, 2))
+    assert loaded.name == tmp_path.name
+    assert loaded.class_names == ("cat", "dog")
+    assert loaded.train.labels.bincount().tolist() == [6, 3]
+    assert loaded.test.labels.bincount().tolist() == [4, 2]
+    assert loaded.fingerprint == same.fingerprint != other.fingerprint
+    assert "split into 9 training and 6 test images, seed 1" in loaded.notes
+
+
+def test_train_and_test_folders_are_kept_apart_pixel_by_pixel(tmp_path):
+    for split, count in (("train", 3), ("test", 2)):
+        for name in ("class10", "class2"):
+            fill(tmp_path / split / name, count)
+    loaded = load_dataset(str(tmp_path))
+    assert loaded.class_names == ("class2", "class10")
+    assert loaded.train.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert loaded.test.labels.tolist() == [0, 0, 1, 1]
+    assert loaded.image_shape == (1, 10, 12)
+    for number in range(3):
+        assert np.array_equal(loaded.train.images[number, 0], np.asarray(picture(number)))
+    assert loaded.notes == ("grey: no picture has colour",)
+
+
+@pytest.mark.parametrize(("suffix", "exact"), [(".png", True), (".bmp", True), (".webp", False), (".JPG", False)])
+def test_every_format_is_read(tmp_path, suffix, exact):
+    for name in "ab":
+        folder = tmp_path / name
+        folder.mkdir()
+        for number in range(2):
+            grey = Image.new("RGB", (16, 16), (200, 60 + 10 * number, 20))
+            grey.save(folder / f"{number}{suffix}")
+    loaded = load_dataset(tmp_path)
+    assert loaded.image_shape == (3, 16, 16)
+    assert loaded.notes[0] == "colour"
+    error = (loaded.train.images[:, 0].int() - 200).abs().max()
+    assert int(error) <= (0 if exact else 6)
+
+
+def test_one_colour_picture_makes_all_colour(tmp_path):
+    fill(tmp_path / "a", 3)
+    fill(tmp_path / "b", 3)
+    picture(7, colour=True).save(tmp_path / "b" / "colour.png")
+    loaded = load_dataset(tmp_path)
+    assert loaded.image_shape == (3, 10, 12)
+    assert "colour, 6 of 7 pictures being grey" in loaded.notes
+    images = torch.cat([loaded.train.images, loaded.test.images])
+    assert int((images[:, 0] == images[:, 1]).flatten(1).all(1).sum()) == 6
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp"])
+def test_grey_pictures_stored_as_colour_are_grey(tmp_path, suffix):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            picture(number).convert("RGB").save(tmp_path / name / f"{number}{suffix}")
+    assert load_dataset(tmp_path).image_shape == (1, 10, 12)
+
+
+def test_mixed_sizes_get_a_stated_default_or_the_size_asked(tmp_path):
+    fill(tmp_path / "a", 3, size=(100, 80))
+    fill(tmp_path / "b", 3, size=(30, 50))
+    loaded = load_dataset(tmp_path)
+    assert loaded.image_shape == (1, 64, 64)
+    assert "resized to 64×64 (they come in 2 sizes, 30×50 to 100×80); choose another with image_size" in loaded.notes[0]
+    assert load_dataset(tmp_path, image_size=20).image_shape == (1, 20, 20)
+    assert load_dataset(tmp_path, image_size=(8, 30)).image_shape == (1, 8, 30)
+
+
+def test_large_pictures_of_one_size_are_made_smaller_and_small_ones_kept(tmp_path):
+    fill(tmp_path / "a", 2, size=(200, 150))
+    fill(tmp_path / "b", 2, size=(200, 150))
+    assert load_dataset(tmp_path).image_shape == (1, 64, 64)
+    assert load_dataset(tmp_path, image_size=(150, 200)).image_shape == (1, 150, 200)
+
+
+def break_some(folder):
+    """Three bad files among the good: empty, no picture at all, cut off."""
+    (folder / "empty.png").touch()
+    (folder / "text.jpg").write_text("not a picture")
+    whole = (folder / "0.png").read_bytes()
+    (folder / "cut.png").write_bytes(whole[: len(whole) // 2])
+
+
+def test_bad_files_are_listed_in_one_error(tmp_path):
+    fill(tmp_path / "a")
+    fill(tmp_path / "b")
+    break_some(tmp_path / "b")
+    with pytest.raises(ValueError, match="3 of 13 pictures are bad") as caught:
+        load_dataset(tmp_path)
+    for name, reason in (("empty.png", "is empty"), ("text.jpg", "is none of PNG"), ("cut.png", "cannot be read")):
+        assert f"{tmp_path / 'b' / name} {reason}" in str(caught.value)
+    assert "skip_bad" in str(caught.value)
+
+
+def test_skip_bad_goes_on_without_them_and_says_so(tmp_path):
+    fill(tmp_path / "a")
+    fill(tmp_path / "b")
+    break_some(tmp_path / "b")
+    loaded = load_dataset(tmp_path, skip_bad=True)
+    assert len(loaded.train) + len(loaded.test) == 10
+    assert loaded.notes[0].startswith("3 bad pictures left out:")
+    assert "cut.png" in loaded.notes[0]
+
+
+def test_skip_bad_does_not_hide_a_class_that_is_gone(tmp_path):
+    for split in ("train", "test"):
+        for name in "abc":
+            fill(tmp_path / split / name, 2)
+    for file in (tmp_path / "test" / "c").iterdir():
+        file.write_bytes(b"")
+    with pytest.raises(ValueError, match="test/ lacks c after bad pictures were left out"):
+        load_dataset(tmp_path, skip_bad=True)
+
+
+def test_only_bad_files_are_an_error_even_when_skipped(tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.png").touch()
+    with pytest.raises(ValueError, match="none of the 2 pictures can be read"):
+        load_dataset(tmp_path, skip_bad=True)
+
+
+def test_other_and_hidden_files_are_left_out_quietly(tmp_path):
+    for name in "ab":
+        fill(tmp_path / name, 3)
+        for other in (".DS_Store", "Thumbs.db", "README.txt", "._0.png"):
+            (tmp_path / name / other).write_text("x")
+    (tmp_path / ".git").mkdir()
+    picture().save(tmp_path / "loose.png")
+    loaded = load_dataset(tmp_path)
+    assert loaded.class_names == ("a", "b")
+    assert len(loaded.train) + len(loaded.test) == 6
+    assert f"2 files in {tmp_path.name}/ are no pictures and are left out" in loaded.notes
+    assert f"1 pictures in {tmp_path.name}/ lie in no class folder and are left out" in loaded.notes
+
+
+def test_pictures_deeper_in_a_class_folder_belong_to_it(tmp_path):
+    fill(tmp_path / "a" / "monday", 2)
+    fill(tmp_path / "a" / "tuesday", 2)
+    fill(tmp_path / "b", 4)
+    loaded = load_dataset(tmp_path)
+    assert loaded.class_names == ("a", "b")
+    assert len(loaded.train) + len(loaded.test) == 8
+
+
+def test_a_class_may_be_called_train(tmp_path):
+    fill(tmp_path / "train", 2)
+    fill(tmp_path / "plane", 2)
+    assert load_dataset(tmp_path).class_names == ("plane", "train")
+
+
+def test_train_and_test_need_the_same_classes(tmp_path):
+    for name in ("train/a", "train/b", "train/c", "test/a", "test/b", "test/d"):
+        fill(tmp_path / name, 1)
+    with pytest.raises(ValueError, match="train/ lacks d and test/ lacks c"):
+        load_dataset(tmp_path)
+
+
+def test_train_without_test_names_the_remedy(tmp_path):
+    fill(tmp_path / "train" / "a", 2)
+    fill(tmp_path / "train" / "b", 2)
+    (tmp_path / "val").mkdir()
+    with pytest.raises(ValueError, match="has train/ with class folders but no such test/"):
+        load_dataset(tmp_path)
+
+
+@pytest.mark.parametrize("classes", [0, 1])
+def test_fewer_than_two_classes_are_refused(tmp_path, classes):
+    for number in range(classes):
+        fill(tmp_path / f"class{number}", 3)
+    with pytest.raises(ValueError, match="at least 2 class folders with pictures .* put the pictures of each class"):
+        load_dataset(tmp_path)
+
+
+def test_a_class_of_one_picture_is_refused(tmp_path):
+    fill(tmp_path / "a", 3)
+    fill(tmp_path / "b", 1)
+    with pytest.raises(ValueError, match="at least 2 pictures of each class, got one of b"):
+        load_dataset(tmp_path)
+
+
+def test_an_empty_class_folder_is_left_out_and_said(tmp_path):
+    fill(tmp_path / "a", 3)
+    fill(tmp_path / "b", 3)
+    (tmp_path / "c").mkdir()
+    loaded = load_dataset(tmp_path)
+    assert loaded.class_names == ("a", "b")
+    assert f"folder c/ in {tmp_path.name}/ has no pictures and is left out" in loaded.notes
+
+
+def test_a_picture_beyond_the_pixel_limit_is_refused_without_decoding(tmp_path):
+    fill(tmp_path / "a", 2)
+    fill(tmp_path / "b", 2)
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 0, 0, 0, 0)
+    chunk = b"IHDR" + header
+    bomb = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    (tmp_path / "b" / "bomb.png").write_bytes(bomb)
+    with pytest.raises(ValueError, match="bomb.png"):
+        load_dataset(tmp_path)
+
+
+def test_another_kind_of_file_is_refused(tmp_path):
+    (tmp_path / "data.zip").touch()
+    with pytest.raises(ValueError, match="expected a folder of class folders or an .npz file, got .*data.zip"):
+        load_dataset(tmp_path / "data.zip")

@@ -1,0 +1,121 @@
+"""Single pictures, converted to what a model wants."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hitnet.data import read_image
+from hitnet.data.picture import decode, picture_size
+
+
+def saved(image: Image.Image, format: str = "PNG", **options) -> io.BytesIO:
+    file = io.BytesIO()
+    image.save(file, format, **options)
+    return file
+
+
+def test_a_fitting_picture_comes_unchanged_and_without_a_note(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (28, 28), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "digit.png")
+    image, note = read_image(tmp_path / "digit.png", (1, 28, 28))
+    assert np.array_equal(image[0], pixels)
+    assert note is None
+
+
+def test_the_note_says_what_was_converted():
+    photo = Image.new("RGB", (640, 480), (255, 0, 0))
+    image, note = read_image(saved(photo, "JPEG"), (1, 28, 28))
+    assert note == "28×28 from 640×480, grey from colour"
+    assert image.shape == (1, 28, 28)
+    assert abs(int(image[0, 14, 14]) - 76) <= 2  # the luma of red, 0.299 · 255
+    image, note = read_image(saved(Image.new("L", (28, 28), 9)), (3, 28, 28))
+    assert note == "colour from grey"
+    assert image.shape == (3, 28, 28)
+    assert set(image.flatten().tolist()) == {9}
+
+
+def test_sixteen_bits_are_scaled_not_clipped():
+    deep = np.array([[0, 257, 32768, 65535]], np.uint16)
+    assert np.asarray(decode(saved(Image.fromarray(deep)))).tolist() == [[0, 1, 128, 255]]
+
+
+def test_transparency_is_laid_on_white():
+    image = Image.new("RGBA", (3, 1), (0, 0, 0, 0))
+    image.putpixel((1, 0), (0, 0, 0, 255))
+    image.putpixel((2, 0), (255, 0, 0, 255))
+    assert np.asarray(decode(saved(image))).tolist() == [[[255, 255, 255], [0, 0, 0], [255, 0, 0]]]
+    assert np.asarray(decode(saved(Image.new("LA", (2, 1), (0, 128))))).tolist() == [[127, 127]]
+
+
+def test_palettes_with_and_without_transparency():
+    image = Image.new("P", (2, 1))
+    image.putpalette([10, 20, 30, 200, 100, 50])
+    image.putpixel((1, 0), 1)
+    assert np.asarray(decode(saved(image))).tolist() == [[[10, 20, 30], [200, 100, 50]]]
+    transparent = saved(image, transparency=bytes([0, 255]))
+    assert np.asarray(decode(transparent)).tolist() == [[[255, 255, 255], [200, 100, 50]]]
+
+
+def test_black_and_white_and_cmyk():
+    assert np.asarray(decode(saved(Image.new("1", (2, 1), 1)))).tolist() == [[255, 255]]
+    assert decode(saved(Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "JPEG")).mode == "RGB"
+
+
+def test_an_animation_gives_its_first_frame():
+    frames = [Image.new("L", (4, 4), value) for value in (50, 200)]
+    for format in ("GIF", "PNG"):
+        file = saved(frames[0], format, save_all=True, append_images=frames[1:])
+        assert set(np.asarray(decode(file)).ravel().tolist()) == {50}
+
+
+def test_the_exif_orientation_is_applied():
+    image = Image.new("L", (16, 8), 0)
+    image.paste(255, (0, 0, 8, 8))  # the left half is white
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned a quarter clockwise: left becomes up
+    file = saved(image, "PNG", exif=exif)
+    assert picture_size(file) == (16, 8)
+    upright = np.asarray(decode(file))
+    assert upright.shape == (16, 8)
+    assert upright[:8].min() == 255
+    assert upright[8:].max() == 0
+    assert read_image(file, (1, 16, 8))[1] is None
+
+
+def test_a_large_jpeg_shrinks_to_the_average_of_its_parts():
+    image = Image.new("RGB", (1200, 800), (0, 0, 200))
+    image.paste((200, 0, 0), (0, 0, 600, 800))
+    small = np.asarray(decode(saved(image, "JPEG", quality=95), (8, 12))).astype(int)
+    assert small.shape == (8, 12, 3)
+    assert abs(small[:, :5] - [200, 0, 0]).max() <= 3
+    assert abs(small[:, 7:] - [0, 0, 200]).max() <= 3
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [(b"", "is empty"), (b"hello", "is none of PNG, JPEG"), (b"\x89PNG\r\n\x1a\n\x00", "x.png")],
+)
+def test_an_unreadable_file_is_refused_in_clear_words(tmp_path, content, complaint):
+    path = tmp_path / "x.png"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=complaint):
+        read_image(path, (1, 28, 28))
+    with pytest.raises(ValueError, match="the picture"):
+        read_image(io.BytesIO(content), (1, 28, 28))
+
+
+def test_a_missing_file_a_folder_and_odd_channels_are_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere.png does not exist"):
+        read_image(tmp_path / "nowhere.png", (1, 28, 28))
+    with pytest.raises(ValueError, match="cannot be read as a picture"):
+        read_image(tmp_path, (1, 28, 28))
+    with pytest.raises(ValueError, match="1 or 3 channels, the model wants 2"):
+        read_image(saved(Image.new("L", (4, 4))), (2, 28, 28))
+
+
+def test_the_pixel_limit_of_pil_is_respected(monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    with pytest.raises(ValueError, match="the picture cannot be read"):
+        read_image(saved(Image.new("L", (11, 10))), (1, 28, 28))
