@@ -46,7 +46,7 @@ def check_images(images: Tensor, image_shape: tuple[int, int, int], dtype: torch
         raise ValueError("images must hold at least one image, got an empty batch; skip empty batches")
     if torch.compiler.is_compiling():
         return
-    lowest, highest = (float(bound) for bound in images.aminmax())
+    lowest, highest = (float(bound) for bound in images.detach().aminmax())
     if lowest != lowest:
         raise ValueError("images must be numbers in [0, 1], got NaN; look for broken files or a division by zero")
     if lowest < 0 or highest > 1:

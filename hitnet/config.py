@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+DecoderName = Literal["paper", "standardised", "none"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkOptions:
@@ -26,7 +28,7 @@ class NetworkOptions:
     """Rounds of routing by agreement (capsnet only)."""
     width: int | None = None
     """Channels of the encoder; the network's own number if not given."""
-    decoder: Literal["paper", "none"] | None = None
+    decoder: DecoderName | None = None
     """What draws images from capsules; the network's own choice if not given."""
     reconstruction_weight: float = 0.392
     """Weight of the reconstruction loss (α)."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from hitnet import encoders, heads
 from hitnet.checkpoint import load_weights, read_checkpoint, write_checkpoint
 from hitnet.checks import check_images, check_labels
-from hitnet.config import ModelConfig, nearest_or_raise
-from hitnet.decoder import PaperDecoder
+from hitnet.config import DecoderName, ModelConfig, nearest_or_raise
+from hitnet.decoder import PaperDecoder, StandardisedDecoder
 
 
 class Output(NamedTuple):
@@ -117,11 +117,14 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 class Recipe(NamedTuple):
     encoder: Callable[..., encoders.Encoder]
     head: Callable[[int, ModelConfig], heads.Head]
-    decoder: Literal["paper", "none"]
+    decoder: DecoderName
 
+
+_DECODERS: dict[str, Callable[..., nn.Module]] = {"paper": PaperDecoder, "standardised": StandardisedDecoder}
 
 _MODELS = {
     "hitnet": Recipe(encoders.PaperEncoder, heads.HitOrMissHead, "paper"),
+    "hitnet-fast": Recipe(encoders.FastEncoder, heads.HitOrMissHead, "standardised"),
     "n1": Recipe(encoders.PaperEncoder, heads.N1Head, "none"),
     "n2": Recipe(encoders.PaperEncoder, heads.N2Head, "paper"),
     "n2b": Recipe(encoders.PaperEncoder, heads.N2bHead, "paper"),
@@ -186,13 +189,14 @@ def load(path: str | Path) -> Model:
     return model.eval()
 
 
-def make_decoder(config: ModelConfig, head: heads.Head, default: Literal["paper", "none"]) -> nn.Module | None:
+def make_decoder(config: ModelConfig, head: heads.Head, default: DecoderName) -> nn.Module | None:
     """The decoder of the head's capsules that a configuration asks for, or the network's `default` one."""
     kind = config.decoder or default
     if kind == "none":
         return None
-    if kind != "paper":
-        raise ValueError(f"decoder must be 'paper' or 'none', got {kind!r}; leave it out for the network's own")
+    if kind not in _DECODERS:
+        known = ", ".join([*_DECODERS, "none"])
+        raise ValueError(f"decoder must be one of {known}, got {kind!r}; leave it out for the network's own")
     if config.image_shape is None:
         raise ValueError("a decoder needs an image_shape, got None; give (channels, height, width)")
-    return PaperDecoder(config.image_shape, head.num_classes, head.capsule_dim)
+    return _DECODERS[kind](config.image_shape, head.num_classes, head.capsule_dim, config.hit_radius)
