@@ -11,7 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hitnet.interpret.prototypes import prototypes
+    from hitnet.interpret.explanation import Explanation, explain
+    from hitnet.interpret.hybrid import HybridAugmentation
+    from hitnet.interpret.prototypes import deformations, prototypes, sample
+    from hitnet.interpret.statistics import feature_statistics
     from hitnet.layer import HitOrMiss, squash
     from hitnet.loss import CentripetalLoss, centripetal_loss, distance_to_centre, margin_loss, staircase
     from hitnet.model import create_model, list_models, load
@@ -35,6 +38,12 @@ _HOMES = {
     "list_models": "model",
     "load": "model",
     "prototypes": "interpret.prototypes",
+    "deformations": "interpret.prototypes",
+    "sample": "interpret.prototypes",
+    "feature_statistics": "interpret.statistics",
+    "explain": "interpret.explanation",
+    "Explanation": "interpret.explanation",
+    "HybridAugmentation": "interpret.hybrid",
     "TrainConfig": "training.config",
     "train": "training.loop",
     "with_hit_or_miss": "transplant",
@@ -55,6 +64,12 @@ __all__ = [  # noqa: RUF022 - in the order of the paper
     "TrainConfig",
     "train",
     "prototypes",
+    "deformations",
+    "sample",
+    "feature_statistics",
+    "explain",
+    "Explanation",
+    "HybridAugmentation",
 ]
 
 

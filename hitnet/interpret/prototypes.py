@@ -1,16 +1,72 @@
-"""The image that a class has at its centre, drawn without any training image."""
+"""Pictures that the decoder draws from capsules alone: prototypes, their deformations, new images of a class."""
 
 import torch
 from torch import Tensor
 
 from hitnet.model import Model, evaluating
 
+CENTRE = 0.5
+
+
+def unit(model: Model) -> float:
+    """m/√n: how far a component of a capsule on the rim of the hit zone lies from the centre, if all do equally."""
+    return model.config.hit_radius / model.head.capsule_dim**0.5
+
+
+def sweep_values(model: Model, steps: int = 11) -> Tensor:
+    """Where a component is moved to show what it means, from two units below the centre to two above: (steps,)."""
+    reach = 2 * unit(model)
+    return torch.linspace(CENTRE - reach, CENTRE + reach, steps)
+
 
 @torch.no_grad()
-def prototypes(model: Model) -> Tensor:
-    """The decoder's picture of each class's centre: (classes, channels, height, width)."""
-    head = model.head
+def draw(model: Model, capsules: Tensor, class_indices: Tensor) -> Tensor:
+    """One picture for each capsule, in evaluation mode: (batch, dims), (batch,) -> (batch, channels, height, width)."""
     parameter = next(model.parameters())
-    centre = torch.full((head.num_classes, head.num_classes, head.capsule_dim), 0.5).to(parameter)
+    capsules, class_indices = capsules.to(parameter), class_indices.to(parameter.device)
+    # The decoder looks at one class's capsule only, so the other places can hold the same one.
+    everywhere = capsules.unsqueeze(1).expand(-1, model.head.num_classes, -1)
     with evaluating(model):
-        return model.decode(centre, torch.arange(head.num_classes, device=parameter.device))
+        return model.decode(everywhere, class_indices)
+
+
+def prototypes(model: Model) -> Tensor:
+    """What each class looks like at its centre, drawn without any image: (classes, channels, height, width).
+
+    Only a Hit-or-Miss head is trained to bring its classes to the centre; others draw what they happen to have there.
+    """
+    classes = model.head.num_classes
+    return draw(model, torch.full((classes, model.head.capsule_dim), CENTRE), torch.arange(classes))
+
+
+def deformations(model: Model, class_index: int, feature: int, values: Tensor | None = None) -> Tensor:
+    """The prototype of a class while one component sweeps over `values`: -> (values, channels, height, width)."""
+    _check_index("class_index", class_index, model.head.num_classes)
+    _check_index("feature", feature, model.head.capsule_dim)
+    values = sweep_values(model) if values is None else torch.as_tensor(values)
+    capsules = torch.full((len(values), model.head.capsule_dim), CENTRE)
+    capsules[:, feature] = values.to(capsules)
+    return draw(model, capsules, torch.full((len(values),), class_index))
+
+
+def sample(
+    model: Model,
+    class_index: int,
+    count: int,
+    spread: float | None = None,
+    *,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """New images of a class from random capsules near the centre: -> (count, channels, height, width).
+
+    `spread` is the standard deviation of each component; m/√n, the expected one, if not given (0.025 for the paper's).
+    """
+    _check_index("class_index", class_index, model.head.num_classes)
+    noise = torch.randn(count, model.head.capsule_dim, generator=generator)
+    capsules = (CENTRE + noise * (unit(model) if spread is None else spread)).clamp(0, 1)
+    return draw(model, capsules, torch.full((count,), class_index))
+
+
+def _check_index(name: str, index: int, count: int) -> None:
+    if not 0 <= index < count:
+        raise ValueError(f"{name} must lie in 0..{count - 1}, got {index}")
