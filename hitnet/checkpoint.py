@@ -1,7 +1,7 @@
 """A model as a folder: config.json says what it is, model.safetensors holds its weights. Neither can hold code."""
 
 import os
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 
 import safetensors.torch
@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from hitnet.config import ModelConfig
-from hitnet.files import read_json, write_bytes, write_json
+from hitnet.files import read_settings, write_bytes, write_json
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
@@ -24,13 +24,7 @@ def read_checkpoint(folder: Path) -> tuple[ModelConfig, dict[str, Tensor]]:
     """(configuration, weights)."""
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(f"there is no model in {folder}: expected {CONFIG} and {WEIGHTS}; check the path")
-    content = read_json(folder / CONFIG)
-    known = {field.name for field in fields(ModelConfig)}
-    if not isinstance(content, dict) or not set(content) <= known:
-        raise ValueError(f"{folder / CONFIG} does not describe a HitNet model; expected the fields {sorted(known)}")
-    # JSON knows no tuples.
-    content = {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
-    return ModelConfig(**content), read_tensors(folder / WEIGHTS)[0]
+    return read_settings(folder / CONFIG, ModelConfig), read_tensors(folder / WEIGHTS)[0]
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:

@@ -5,21 +5,28 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from hitnet.config import nearest_or_raise
-from hitnet.training.config import TrainConfig
+from hitnet.config import NetworkOptions, nearest_or_raise
+from hitnet.training.config import RunOptions, TrainConfig
 
 RunFolder = Annotated[Path, tyro.conf.Positional]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(NetworkOptions, RunOptions):
+    """The defaults are the paper's, but for the number of epochs (250 there)."""
+
+    # TrainConfig without its checks: tyro would word their errors in its own, longer way.
+
+
 def train(
-    config: tyro.conf.OmitArgPrefixes[TrainConfig] = TrainConfig(),  # noqa: B008 - frozen
-    resume: Path | None = None,
+    settings: TrainOptions = TrainOptions(),  # noqa: B008 - frozen
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None,
     overwrite: bool = False,
 ) -> None:
     """Train a network on a data set or on your own pictures.
@@ -30,20 +37,26 @@ def train(
         resume: Go on with this run folder; its own settings are used.
         overwrite: Replace a run folder that is there already.
     """
-    if resume is not None and config != TrainConfig():
+    config = TrainConfig(**asdict(settings))
+    if resume is not None and (overwrite or config != TrainConfig()):
         raise ValueError("--resume goes on with the settings of the run; leave the other options out")
 
     from hitnet import console
     from hitnet.training import loop
 
-    leads = os.environ.get("RANK", "0") == "0"
-    with console.TrainingView() as view:
-        watcher = view if leads else None
-        if resume is None:
-            run = loop.train(config, watcher=watcher, overwrite=overwrite)
-        else:
-            run = loop.resume(resume, watcher=watcher)
-    if leads:
+    view = console.TrainingView()
+    watcher = view if _leads() else None
+    try:
+        with view:
+            if resume is None:
+                run = loop.train(config, watcher=watcher, overwrite=overwrite)
+            else:
+                run = loop.resume(resume, watcher=watcher)
+    except (KeyboardInterrupt, OSError) as stop:
+        if view.run is None:
+            raise
+        raise type(stop)(f"{stop or 'stopped'}; go on with: {view.run.resume_command}") from stop
+    if _leads():
         console.show_result(run)
 
 
@@ -83,6 +96,8 @@ def predict(
     from hitnet.interpret.predict import predict_files
     from hitnet.model import load
 
+    if not files:
+        raise ValueError("there is nothing to classify; name picture files after the run folder")
     predictions = predict_files(load(run), files)
     if as_json:
         print(json.dumps([asdict(found) for found in predictions], indent=2, ensure_ascii=False))
@@ -114,16 +129,34 @@ VERBS: dict[str, Callable[..., None]] = {"train": train, "eval": evaluate, "pred
 
 def main() -> None:
     description = "An image classifier that explains itself."
+    arguments = sys.argv[1:] or ["--help"]
     try:
-        if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
-            nearest_or_raise(sys.argv[1], VERBS, "verb")
-        tyro.extras.subcommand_cli_from_dict(VERBS, prog="hitnet", description=description)
-    except KeyboardInterrupt:
-        sys.exit("stopped; an unfinished run goes on with: hitnet train --resume RUN")
+        if not arguments[0].startswith("-"):
+            nearest_or_raise(arguments[0], VERBS, "verb")
+        tyro.extras.subcommand_cli_from_dict(
+            VERBS,
+            prog="hitnet",
+            description=description,
+            args=arguments,
+            config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
+        )
+    except KeyboardInterrupt as stop:
+        print(stop or "stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read the output, `head` say, has enough. Nothing must be flushed into the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except (ValueError, OSError, RuntimeError) as error:
         if "HITNET_DEBUG" in os.environ:
             raise
-        sys.exit(f"hitnet: error: {error}")
+        where = "" if _leads() else f" in process {os.environ['RANK']}"
+        sys.exit(f"hitnet: error{where}: {error}")
+
+
+def _leads() -> bool:
+    """Whether this is the process that speaks; torchrun numbers those it starts."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 if __name__ == "__main__":

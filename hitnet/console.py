@@ -1,11 +1,14 @@
 """What the command line shows: progress while training, tables afterwards."""
 
+import shlex
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from hitnet.data import Dataset
 from hitnet.interpret.predict import Prediction
@@ -34,6 +37,7 @@ class TrainingView(Watcher):
             disable=not console.is_terminal,
         )
         self.task: TaskID | None = None
+        self.run: Run | None = None
         self.epochs, self.images = 0, 0
 
     def __enter__(self) -> "TrainingView":
@@ -51,7 +55,7 @@ class TrainingView(Watcher):
         for note in data.notes:
             say(f"note: {note}")
         say(f"run folder: {run.path}" + (f", going on after epoch {epochs_done}" if epochs_done else ""))
-        self.epochs = run.config.epochs
+        self.run, self.epochs = run, run.config.epochs
         self.progress.start()
         total = self.epochs * batches
         self.task = self.progress.add_task("training", total=total, completed=epochs_done * batches, rate="")
@@ -74,61 +78,83 @@ class TrainingView(Watcher):
 def show_result(run: Run) -> None:
     """The end of a training run, and what to do next."""
     result = run.result
-    test = result["test"]
-    table = Table(title=f"{result['model']} on {result['data']}", title_justify="left", show_header=False)
-    table.add_row("test error", f"{test['error']:.2f} %  ({test['mistakes']} of {test['images']:,} images)")
-    table.add_row("epochs", f"{result['epochs']} in {result['seconds']:.0f} s")
-    table.add_row("parameters", f"{result['parameters']:,}")
+    test, kept = result["test"], result["kept_epoch"]
+    table = _table(["", ""], "ll", f"{result['model']} on {result['data']}")
+    table.show_header = False
+    _add(table, "test error", f"{test['error']:.2f} %  ({test['mistakes']} of {test['images']:,} images)")
+    best = f", the best was epoch {kept}" if kept != result["epochs"] else ""
+    _add(table, "epochs", f"{result['epochs']} in {_duration(result['seconds'])}{best}")
+    _add(table, "parameters", f"{result['parameters']:,}")
     if result["decoder"]:
-        table.add_row("decoder", result["decoder"])
-    table.add_row("run folder", str(run.path))
-    console.print(table)
+        _add(table, "decoder", result["decoder"])
+    _add(table, "run folder", str(run.path))
+    pictures = sorted((run.path / "plots").glob("*.png"))
+    _add(table, "pictures", f"{', '.join(path.name for path in pictures)} in its plots/")
+    _show(table)
+    folder = shlex.quote(str(run.path))
+    say(f"next: hitnet eval {folder}, or hitnet predict {folder} PICTURE.png")
 
 
 def show_evaluation(content: dict[str, Any]) -> None:
     """Error of each class and of all."""
-    table = Table(
-        title=f"{content['mistakes']} mistakes in {content['images']:,} images: {content['error']:.2f} % error"
-    )
-    for heading in ("class", "images", "mistakes", "error, %", "mostly taken for"):
-        table.add_column(heading, justify="left" if heading in ("class", "mostly taken for") else "right")
+    for note in content["notes"]:
+        say(f"note: {note}")
+    title = f"{content['mistakes']} mistakes in {content['images']:,} images: {content['error']:.2f} % error"
+    table = _table(["class", "images", "mistakes", "error, %", "mostly taken for"], "lrrrl", title)
     for row in content["per_class"]:
         error = "–" if row["error"] is None else f"{row['error']:.2f}"
-        table.add_row(row["class"], f"{row['images']:,}", str(row["mistakes"]), error, row["as"] or "–")
-    console.print(table)
+        _add(table, row["class"], f"{row['images']:,}", str(row["mistakes"]), error, row["as"] or "–")
+    _show(table)
 
 
 def show_predictions(predictions: Sequence[Prediction]) -> None:
     table = _table(["file", "class", "score", "verdict", "note"], "llrll")
     for found in predictions:
         if found.error is not None:
-            table.add_row(found.file, "–", "–", "–", f"not read: {found.error}")
+            _add(table, found.file, "–", "–", "–", f"not read: {found.error}")
         else:
-            table.add_row(found.file, found.class_name, f"{found.score:.3f}", found.verdict or "–", found.note or "")
-    console.print(table)
+            _add(
+                table, found.file, found.class_name or "–", f"{found.score:.3f}", found.verdict or "–", found.note or ""
+            )
+    _show(table)
 
 
 def show_runs(runs: Sequence[Run]) -> None:
-    table = Table()
-    for heading in ("run", "data", "model", "epochs", "test error, %", "state"):
-        table.add_column(
-            heading, justify="right" if heading in ("epochs", "test error, %") else "left", overflow="fold"
-        )
+    """One line a run; one that cannot be read does not hide the others."""
+    table = _table(["run", "epochs", "test error, %", "state"], "lrrl")
     for run in runs:
-        config = run.config
-        if run.is_finished:
-            result = run.result
-            row = [result["data"], result["model"], str(result["epochs"]), f"{result['test']['error']:.2f}", "finished"]
-        else:
-            done = len(run.metrics) if (run.path / "metrics.csv").is_file() else 0
-            row = [config.data, config.model, f"{done}/{config.epochs}", "–", "unfinished"]
-        table.add_row(str(run.path), *row)
-    console.print(table)
+        try:
+            _add(table, str(run.path), *_outcome(run))
+        except (ValueError, KeyError, TypeError, OSError):
+            _add(table, str(run.path), "–", "–", "damaged")
+    _show(table)
+
+
+def _outcome(run: Run) -> tuple[str, str, str]:
+    """(epochs, test error, state)."""
+    if run.is_finished:
+        return str(run.result["epochs"]), f"{run.result['test']['error']:.2f}", "finished"
+    rows = run.metrics if (run.path / "metrics.csv").is_file() else []
+    return f"{len(rows)}/{run.config.epochs}", f"{rows[-1]['test_error']:.2f}" if rows else "–", "unfinished"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else str(timedelta(seconds=round(seconds)))
 
 
 def _table(headings: Sequence[str], sides: str, title: str | None = None) -> Table:
     """An empty table; `sides` has l or r for each column."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=None if title is None else Text(title), title_justify="left")
     for heading, side in zip(headings, sides, strict=True):
         table.add_column(heading, justify="right" if side == "r" else "left", overflow="fold")
     return table
+
+
+def _add(table: Table, *cells: str) -> None:
+    # As Text: in a plain string rich would take a class called "[old] fox" for a style.
+    table.add_row(*map(Text, cells))
+
+
+def _show(table: Table) -> None:
+    # In a file or a pipe there is no edge to fold at.
+    (console if console.is_terminal else Console(width=1000)).print(table)

@@ -2,25 +2,39 @@
 
 import json
 import os
-import tempfile
+import secrets
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+Settings = TypeVar("Settings")
+
+LEFTOVERS = ".*.part"
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write beside, then rename: a crash or a full disk leaves the former file as it was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with open(handle, "wb") as file:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(beside, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
+        os.replace(beside, path)
+    except BaseException as error:
+        if path.parent.is_dir():
+            beside.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            reason = error.strerror or error
+            raise type(error)(f"cannot write {path} ({reason}); make room, or choose another folder") from error
         raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed process left half-written in a folder and below."""
+    for leftover in folder.rglob(LEFTOVERS):
+        leftover.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -31,9 +45,52 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """The content, or an error that names the file."""
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file, or an error that names the file."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON ({error}); it is damaged or not a file of HitNet") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must hold an object, got {type(content).__name__}; it is not a file of HitNet")
+    return content
+
+
+def read_settings(path: Path, kind: type[Settings]) -> Settings:
+    """A dataclass from the JSON that `write_json` made of it; a field of another name or type is an error."""
+    content, hints = read_json(path), get_type_hints(kind)
+    if unknown := sorted(content.keys() - hints.keys()):
+        raise ValueError(
+            f"{path} has no valid {kind.__name__}: there is no {', '.join(unknown)}; the fields are {', '.join(hints)}"
+        )
+    for name, value in content.items():
+        if not _fits(value, hints[name]):
+            expected = hints[name].__name__ if isinstance(hints[name], type) else hints[name]
+            raise ValueError(f"{path} has no valid {kind.__name__}: {name} must be {expected}, got {value!r}")
+    try:
+        return kind(**{name: _revive(value, hints[name]) for name, value in content.items()})
+    except ValueError as error:
+        raise ValueError(f"{path} has no valid {kind.__name__}: {error}") from None
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a JSON value can stand for such a field."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is Literal:
+        return value in parts
+    if origin is tuple:
+        return isinstance(value, list) and all(_fits(item, parts[0]) for item in value)
+    if isinstance(value, bool):
+        return hint is bool
+    if hint is float:
+        return isinstance(value, int | float)
+    return isinstance(value, str if hint is Path else hint)
+
+
+def _revive(value: Any, hint: Any) -> Any:
+    """What JSON does not know: tuples and paths."""
+    if isinstance(value, list):
+        return tuple(value)
+    return Path(value) if isinstance(value, str) and Path in (hint, *get_args(hint)) else value

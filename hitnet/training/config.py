@@ -1,5 +1,6 @@
 """The settings of a training run: the command line, args.json and the Python interface at once. Without torch."""
 
+import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -68,8 +69,12 @@ class TrainConfig(NetworkOptions, RunOptions):
         for name, lowest in (("epochs", 1), ("batch_size", 2), ("shift", 0), ("patience", 0), ("seed", 0)):
             if getattr(self, name) < lowest:
                 raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
-        if self.learning_rate <= 0:
-            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}; the paper has 0.001")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads must be at least 1, got {self.threads}; leave it out for torch's own choice")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(
+                f"learning_rate must be positive and finite, got {self.learning_rate}; the paper has 0.001"
+            )
         if not 0 <= self.ema < 1 or not 0 <= self.validation < 1:
             raise ValueError(f"ema and validation must lie in [0, 1), got {self.ema} and {self.validation}")
         if self.patience and not self.validation:
@@ -84,8 +89,3 @@ class TrainConfig(NetworkOptions, RunOptions):
 
     def to_json(self) -> dict[str, Any]:
         return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> "TrainConfig":
-        paths = {name: Path(content[name]) for name in ("out", "data_dir") if content.get(name) is not None}
-        return cls(**{**content, **paths})

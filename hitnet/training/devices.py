@@ -40,6 +40,12 @@ class Team:
             distributed.all_reduce(values)
         return values
 
+    def agree(self, model: nn.Module) -> None:
+        """Give every process the leader's buffers: each saw other images, so their batch statistics differ a little."""
+        if self.size > 1:
+            for buffer in model.buffers():
+                distributed.broadcast(buffer, src=0)
+
     def wait(self) -> None:
         if self.size > 1:
             distributed.barrier()
@@ -51,7 +57,8 @@ def join_team(device: torch.device) -> Iterator[Team]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Team()
         return
-    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # On GPUs gloo comes along for the sums that are kept on the CPU.
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     try:
         yield Team(distributed.get_rank(), distributed.get_world_size())
     finally:
@@ -61,16 +68,20 @@ def join_team(device: torch.device) -> Iterator[Team]:
 def choose_device(wish: str) -> torch.device:
     """The device that was asked for, or the best there is."""
     if wish == "auto":
-        if torch.cuda.is_available():
-            wish = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-        else:
-            wish = "mps" if torch.backends.mps.is_available() else "cpu"
+        wish = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if wish == "cuda":
+        # torchrun starts one process a GPU and numbers them.
+        wish = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
     try:
         device = torch.device(wish)
+        if device.type not in ("cpu", "cuda", "mps"):
+            raise RuntimeError("HitNet does not know it")
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"device {wish!r} cannot be used ({reason}); use auto, cpu, cuda or mps") from None
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     return device
 
 

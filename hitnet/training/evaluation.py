@@ -78,7 +78,8 @@ def evaluate(model: Model, data: ImageSet, *, batch_size: int = 512, team: Team 
     # One more place at the end for the summed loss, so that one sum over the processes does it all.
     totals = torch.zeros(classes * classes + 1, dtype=torch.float64)
     with evaluating(model):
-        for images, labels in Batches(share, batch_size):
+        # With more processes than images some have none.
+        for images, labels in Batches(share, batch_size) if len(share) else ():
             out = model(images, labels)
             pairs = labels * classes + model.head.decide(out.scores)
             totals[:-1] += torch.bincount(pairs, minlength=classes * classes).cpu()
@@ -91,17 +92,27 @@ def evaluate(model: Model, data: ImageSet, *, batch_size: int = 512, team: Team 
 def evaluate_run(path: Path, source: str | None = None, data_dir: Path | None = None) -> tuple[dict[str, Any], Path]:
     """Measure a run's model on its own test images, or on those of another `source`: (numbers, their file)."""
     run, model = Run.open(path), load(path)
-    config = replace(run.config, data=source or run.config.data, data_dir=data_dir or run.config.data_dir)
-    expected, names = model.config.image_shape, model.config.class_names
-    if source is not None and expected is not None:
-        config = replace(config, image_size=expected[1] if Path(source).is_dir() else None)
-    data = load_data(config)
+    config, expected, names = run.config, model.config.image_shape, model.config.class_names
+    if source is None:
+        data = load_data(replace(config, data_dir=data_dir or config.data_dir))
+    else:
+        size = expected[1:] if expected is not None else None
+        data = load_dataset(source, data_dir=data_dir or config.data_dir, image_size=size, skip_bad=config.skip_bad)
     if data.image_shape != expected or data.num_classes != len(names):
         raise ValueError(
             f"{path} knows {len(names)} classes of images of shape {expected}, got {data.num_classes} classes of "
             f"{data.image_shape} in {data.name}; choose data of the same kind"
         )
+    if data.class_names != names:
+        note = (
+            f"the classes of {data.name} have other names, {_listed(data.class_names)}; taken in the order of the run's"
+        )
+        data = replace(data, notes=(*data.notes, note))
     content = {"data": data.name, "notes": list(data.notes), **evaluate(model, data.test).to_json(names)}
     file = run.path / f"eval-{data.name}.json"
     write_json(file, content)
     return content, file
+
+
+def _listed(names: tuple[str, ...], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")

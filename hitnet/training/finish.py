@@ -22,6 +22,7 @@ def finish(run: Run, config: TrainConfig, data: Dataset, state: State, test: Ima
         "model": config.model,
         "decoder": type(model.decoder).__name__ if model.decoder is not None else None,
         "epochs": state.epoch,
+        "kept_epoch": state.best_epoch(config.patience),
         "seconds": round(state.seconds, 1),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "notes": list(data.notes),

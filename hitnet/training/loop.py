@@ -2,21 +2,23 @@
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from hitnet.data import Batches, Dataset, ImageSet, stratified_split, stratified_subset
-from hitnet.files import read_json, write_json
+from hitnet.files import sweep
 from hitnet.model import Loss, Model
 from hitnet.training.config import TrainConfig
 from hitnet.training.devices import Team, autocast, choose_device, choose_precision, join_team
 from hitnet.training.evaluation import evaluate, load_data
 from hitnet.training.finish import finish
 from hitnet.training.run import Row, Run, describe_environment
-from hitnet.training.state import State
+from hitnet.training.state import FILE, State
 
 
 class Watcher:
@@ -35,92 +37,112 @@ class TrainingStopped(RuntimeError):
 
 def train(config: TrainConfig, *, watcher: Watcher | None = None, overwrite: bool = False) -> Run:
     """Train a new network into a new run folder."""
-    device = choose_device(config.device)
-    with join_team(device) as team:
-        data = load_data(config)
-        run = Run.named(config, data.name)
-        if team.leads:
-            run.create(config, overwrite=overwrite)
-            write_json(run.path / "env.json", describe_environment(device, data.fingerprint))
-        state = State.fresh(config, config.model_config(data.image_shape, data.class_names), device)
-        return _train(run, config, data, state, device, team, watcher or Watcher())
+    with prepare(config) as job:
+        run = Run.named(config, job.data.name)
+        if job.team.leads:
+            environment = describe_environment(job.device, job.precision, job.team.size, job.data.fingerprint)
+            run.create(config, environment, overwrite=overwrite)
+        return _train(run, job, watcher or Watcher())
 
 
 def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
     """Go on with a run that was stopped, from its last whole epoch."""
     run = Run.open(path)
     if run.is_finished:
+        (run.path / FILE).unlink(missing_ok=True)  # a kill may have come just before
         raise ValueError(f"{run.path} is finished, there is nothing to resume; see its result.json")
-    config = run.config
+    with prepare(run.config) as job:
+        run.check_data(job.data.fingerprint)
+        job.state.restore(run)
+        if job.team.leads:
+            sweep(run.path)
+        return _train(run, job, watcher or Watcher())
+
+
+@dataclass(frozen=True)
+class Job:
+    """What training needs, checked and ready; nothing is on disk yet."""
+
+    config: TrainConfig
+    data: Dataset
+    batches: Batches
+    held_out: dict[str, ImageSet]
+    """What is measured after each epoch, by name: test, and validation if there is any."""
+    state: State
+    device: torch.device
+    precision: torch.dtype
+    team: Team
+
+
+@contextmanager
+def prepare(config: TrainConfig) -> Iterator[Job]:
+    """All that can be wrong with settings and data comes to light here, before any file is written or replaced."""
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
     device = choose_device(config.device)
+    precision = choose_precision(config, device)
     with join_team(device) as team:
         data = load_data(config)
-        before = read_json(run.path / "env.json")["data"]
-        if data.fingerprint != before:
-            raise ValueError(
-                f"the data of {run.path} changed since it began (fingerprint {before}, now {data.fingerprint}); "
-                "bring the former data back, or start a new run"
-            )
         state = State.fresh(config, config.model_config(data.image_shape, data.class_names), device)
-        state.restore(run)
-        return _train(run, config, data, state, device, team, watcher or Watcher())
+        training, validation = split_training(config, data.train.to(device))
+        batches = Batches(
+            training,
+            config.batch_size,
+            shift=config.shift,
+            flip=config.flip,
+            generator=state.generator,
+            rank=team.rank,
+            world_size=team.size,
+        )
+        held_out = {"test": data.test.to(device)}
+        if validation is not None:
+            held_out = {"validation": validation, **held_out}
+        yield Job(config, data, batches, held_out, state, device, precision, team)
 
 
-def _train(
-    run: Run, config: TrainConfig, data: Dataset, state: State, device: torch.device, team: Team, watcher: Watcher
-) -> Run:
-    training, validation = split_training(config, data.train.to(device))
-    test = data.test.to(device)
-    precision = choose_precision(config, device)
-    network = team.wrap(state.model, device)
-    batches = Batches(
-        training,
-        config.batch_size,
-        shift=config.shift,
-        flip=config.flip,
-        generator=state.generator,
-        rank=team.rank,
-        world_size=team.size,
-    )
-    watcher.started(run, data, state.model, state.epoch, len(batches))
+def _train(run: Run, job: Job, watcher: Watcher) -> Run:
+    config, state, batches, team = job.config, job.state, job.batches, job.team
+    network = team.wrap(state.model, job.device)
+    watcher.started(run, job.data, state.model, state.epoch, len(batches))
 
-    while state.epoch < config.epochs and not out_of_patience(state.rows, config.patience):
+    while state.epoch < config.epochs and not state.out_of_patience(config.patience):
         began, totals = time.perf_counter(), Totals()
         state.model.train()
         for index, (images, labels) in enumerate(batches):
             rate = learning_rate(config, state.epoch + index / len(batches))
             for group in state.optimizer.param_groups:
                 group["lr"] = rate
-            with autocast(device, precision):
+            with autocast(job.device, job.precision):
                 out = network(images, labels)
                 loss = state.model.loss(out, images, labels)
-            value = loss.total.item()
-            if not math.isfinite(value):
-                raise TrainingStopped(_why_not_finite(loss, state.epoch + 1, index + 1, rate, run))
+            value = totals.add(loss, state.model.head.decide(out.scores) != labels)
+            if not math.isfinite(team.sum(torch.tensor(value))):
+                raise TrainingStopped(_why_not_finite(loss, state.epoch, index + 1, rate, run))
             state.optimizer.zero_grad(set_to_none=True)
             loss.total.backward()
             state.optimizer.step()
             if state.averaged is not None:
                 state.averaged.update_parameters(state.model)
-            totals.add(loss, state.model.head.decide(out.scores) != labels)
             watcher.stepped(len(labels) * team.size, value)
+        if not state.is_finite:
+            raise TrainingStopped(_why_not_finite(loss, state.epoch, index + 1, rate, run))
 
         row: Row = {"epoch": state.epoch + 1, "learning_rate": rate, **totals.means(team)}
-        for name, held_out in (("validation", validation), ("test", test)):
-            if held_out is not None:
-                measured = evaluate(state.result, held_out, team=team)
-                row |= {f"{name}_error": measured.error, f"{name}_loss": measured.loss}
+        team.agree(state.result)
+        for name, images_of in job.held_out.items():
+            measured = evaluate(state.result, images_of, team=team)
+            row |= {f"{name}_error": measured.error, f"{name}_loss": measured.loss}
         state.rows.append(row)
         state.seconds += time.perf_counter() - began
         if team.leads:
-            if best_epoch(state.rows, config.patience) == state.epoch:
+            if state.best_epoch(config.patience) == state.epoch:
                 state.result.save(run.path / "model")
             run.write_metrics(state.rows)
             state.save(run)
         watcher.epoch_ended(row)
 
     if team.leads:
-        finish(run, config, data, state, test)
+        finish(run, config, job.data, state, job.held_out["test"])
     team.wait()
     return run
 
@@ -137,33 +159,23 @@ def learning_rate(config: TrainConfig, progress: float) -> float:
     return config.learning_rate * 0.5 * (1 + math.cos(math.pi * (progress - warm_up) / (config.epochs - warm_up)))
 
 
-def best_epoch(rows: list[Row], patience: int) -> int:
-    """The epoch to keep: the last one, or with patience the one of the lowest validation error."""
-    if not patience:
-        return len(rows)
-    return 1 + min(range(len(rows)), key=lambda index: rows[index]["validation_error"])
-
-
-def out_of_patience(rows: list[Row], patience: int) -> bool:
-    return bool(rows and patience) and len(rows) - best_epoch(rows, patience) >= patience
-
-
 @dataclass
 class Totals:
-    """Sums over an epoch, kept on the device: (loss, classification, reconstruction, mistakes, images)."""
+    """Sums over an epoch: (loss, classification, reconstruction, mistakes, images)."""
 
-    sums: Tensor | None = None
+    sums: Tensor = field(default_factory=lambda: torch.zeros(5, dtype=torch.float64))
 
-    def add(self, loss: Loss, mistakes: Tensor) -> None:
-        parts = [part.detach() if part is not None else torch.zeros_like(loss.total.detach()) for part in loss]
-        count = torch.full_like(parts[0], len(mistakes))
-        batch = torch.stack([*(part * count for part in parts), mistakes.sum(), count]).double()
-        self.sums = batch if self.sums is None else self.sums + batch
+    def add(self, loss: Loss, wrong: Tensor) -> float:
+        """Count one batch in; its loss as a number. All of it comes from the device in one piece."""
+        reconstruction = torch.zeros_like(loss.total) if loss.reconstruction is None else loss.reconstruction
+        parts = [part.detach().float() for part in (*loss[:2], reconstruction, wrong.sum())]
+        *losses, mistakes = torch.stack(parts).tolist()
+        count = len(wrong)
+        self.sums += torch.tensor([*(value * count for value in losses), mistakes, count], dtype=torch.float64)
+        return losses[0]
 
     def means(self, team: Team) -> Row:
-        assert self.sums is not None
-        sums = [float(value) for value in team.sum(self.sums)]
-        total, classification, reconstruction, mistakes, count = sums
+        total, classification, reconstruction, mistakes, count = team.sum(self.sums).tolist()
         return {
             "train_loss": total / count,
             "train_classification": classification / count,
@@ -183,9 +195,14 @@ def split_training(config: TrainConfig, images: ImageSet) -> tuple[ImageSet, Ima
     return images.subset(kept), images.subset(held_out)
 
 
-def _why_not_finite(loss: Loss, epoch: int, batch: int, rate: float, run: Run) -> str:
-    part = "classification" if not torch.isfinite(loss.classification) else "reconstruction"
+def _why_not_finite(loss: Loss, epochs_done: int, batch: int, rate: float, run: Run) -> str:
+    if not torch.isfinite(loss.total):
+        part = "reconstruction" if torch.isfinite(loss.classification) else "classification"
+        what = f"the {part} loss became {loss.total.item()}"
+    else:
+        what = "the weights are not finite any more"
+    kept = f"the state after epoch {epochs_done} is kept in {run.path}" if epochs_done else "no epoch was finished"
     return (
-        f"the {part} loss became {loss.total.item()} in epoch {epoch}, batch {batch}, at learning rate {rate:g}; most "
-        f"likely the rate is too high: try a tenth of it. The state after epoch {epoch - 1} is kept in {run.path}"
+        f"{what} in epoch {epochs_done + 1}, batch {batch}, at learning rate {rate:g}; "
+        f"most likely the rate is too high: try a tenth of it ({kept})"
     )

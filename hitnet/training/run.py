@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import numpy
 import torch
 
 import hitnet
-from hitnet.files import read_json, write_json, write_text
+from hitnet.files import read_json, read_settings, write_json, write_text
 from hitnet.training.config import TrainConfig
 
 Row = dict[str, float]
@@ -42,17 +43,21 @@ class Run:
         """Where a run with these settings belongs."""
         return cls(config.out / data_name / f"{config.model.replace('/', '-')}-s{config.seed}")
 
-    def create(self, config: TrainConfig, *, overwrite: bool = False) -> None:
-        """Make the folder and its args.json; one that is there is never touched unasked."""
-        if self.path.exists() and any(self.path.iterdir()):
-            if not overwrite:
-                state = "finished" if self.is_finished else f"unfinished: go on with hitnet train --resume {self.path}"
-                raise FileExistsError(
-                    f"there is a run in {self.path} already ({state}); "
-                    "choose another --seed or --out, or replace it with --overwrite"
-                )
+    def create(self, config: TrainConfig, environment: dict[str, Any], *, overwrite: bool = False) -> None:
+        """Make the folder with its first two files; one that is there is never touched unasked."""
+        args = self.path / "args.json"
+        if args.is_file() and not overwrite:
+            state = "finished" if self.is_finished else f"unfinished: go on with {self.resume_command}"
+            raise FileExistsError(
+                f"there is a run in {self.path} already ({state}); "
+                "choose another --seed or --out, or replace it with --overwrite"
+            )
+        # Without args.json a folder is no run: it goes first and comes last, so a kill in between leaves no half one.
+        args.unlink(missing_ok=True)
+        if self.path.is_dir():
             shutil.rmtree(self.path)
-        write_json(self.path / "args.json", config.to_json())
+        write_json(self.path / "env.json", environment)
+        write_json(args, config.to_json())
 
     @classmethod
     def open(cls, path: str | Path) -> "Run":
@@ -62,9 +67,23 @@ class Run:
             raise FileNotFoundError(f"there is no run in {run.path}: expected args.json; `hitnet runs` lists the runs")
         return run
 
+    def check_data(self, fingerprint: str) -> None:
+        """Refuse to go on with other images than those the run began with."""
+        before = read_json(self.path / "env.json").get("data")
+        if before != fingerprint:
+            raise ValueError(
+                f"the data of {self.path} changed since it began (fingerprint {before}, now {fingerprint}); "
+                "bring the former data back, or start a new run"
+            )
+
     @property
     def config(self) -> TrainConfig:
-        return TrainConfig.from_json(read_json(self.path / "args.json"))
+        return read_settings(self.path / "args.json", TrainConfig)
+
+    @property
+    def resume_command(self) -> str:
+        """What to type to go on with this run."""
+        return f"hitnet train --resume {shlex.quote(str(self.path))}"
 
     @property
     def is_finished(self) -> bool:
@@ -73,8 +92,8 @@ class Run:
     @property
     def result(self) -> dict[str, Any]:
         if not self.is_finished:
-            raise ValueError(f"{self.path} is not finished; go on with it: hitnet train --resume {self.path}")
-        return dict(read_json(self.path / "result.json"))
+            raise ValueError(f"{self.path} is not finished; go on with it: {self.resume_command}")
+        return read_json(self.path / "result.json")
 
     @property
     def metrics(self) -> list[Row]:
@@ -96,7 +115,9 @@ def find_runs(folder: Path) -> list[Run]:
     return [Run(file.parent) for file in files]
 
 
-def describe_environment(device: torch.device, fingerprint: str) -> dict[str, Any]:
+def describe_environment(
+    device: torch.device, precision: torch.dtype, processes: int, fingerprint: str
+) -> dict[str, Any]:
     """What somebody needs to know to get the same numbers again."""
     return {
         "hitnet": hitnet.__version__,
@@ -107,7 +128,9 @@ def describe_environment(device: torch.device, fingerprint: str) -> dict[str, An
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "processes": processes,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "precision": str(precision).removeprefix("torch."),
         "git": _git_commit(),
         "data": fingerprint,
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],

@@ -46,6 +46,20 @@ class State:
         """How many epochs are done."""
         return len(self.rows)
 
+    def best_epoch(self, patience: int) -> int:
+        """The epoch to keep: the last one, or with patience the first one of the lowest validation error."""
+        if not patience:
+            return self.epoch
+        return 1 + min(range(self.epoch), key=lambda index: self.rows[index]["validation_error"])
+
+    def out_of_patience(self, patience: int) -> bool:
+        """Whether the validation error has not improved for so many epochs."""
+        return bool(self.rows and patience) and self.epoch - self.best_epoch(patience) >= patience
+
+    @property
+    def is_finite(self) -> bool:
+        return all(bool(value.isfinite().all()) for value in self.model.state_dict().values())
+
     @property
     def result(self) -> Model:
         """The model to keep: the averaged one, where there is one."""
@@ -73,17 +87,22 @@ class State:
         if self.averaged is not None:
             load_weights(self.averaged, _under("averaged.", tensors), str(path))
         moments: dict[int, dict[str, Tensor]] = {}
-        for name, value in _under("optimizer.", tensors).items():
-            index, _, kind = name.partition(".")
-            moments.setdefault(int(index), {})[kind] = value
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
-        generators = _under("generator.", tensors)
-        self.generator.set_state(generators["data"])
-        torch.set_rng_state(generators["torch"])
-        if "cuda" in generators:
-            torch.cuda.set_rng_state(generators["cuda"])
-        progress = json.loads(metadata["progress"])
-        self.rows, self.seconds = progress["rows"], progress["seconds"]
+        try:
+            for name, value in _under("optimizer.", tensors).items():
+                index, _, kind = name.partition(".")
+                moments.setdefault(int(index), {})[kind] = value
+            self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+            generators = _under("generator.", tensors)
+            self.generator.set_state(generators["data"])
+            torch.set_rng_state(generators["torch"])
+            if "cuda" in generators:
+                torch.cuda.set_rng_state(generators["cuda"])
+            progress = json.loads(metadata["progress"])
+            self.rows, self.seconds = progress["rows"], progress["seconds"]
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
+            raise ValueError(
+                f"{path} is not the state of a training run ({error!r}); remove it to start from the first epoch again"
+            ) from error
 
     def _generators(self) -> dict[str, Tensor]:
         states = {"data": self.generator.get_state(), "torch": torch.get_rng_state()}
