@@ -46,7 +46,7 @@ class PaperEncoder(Encoder):
 
 
 class FastEncoder(Encoder):
-    """Small kernels and few multiplications, for minutes on a CPU: 3×3 convolutions, halved until 8×8 or smaller."""
+    """Small kernels and few multiplications, for minutes on a CPU: 3×3 convolutions, halved down to about 8×8."""
 
     smallest = 4
 

@@ -51,8 +51,8 @@ class NormalisedCapsules(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         if self.training and self.norm == "separate" and features.shape[0] == 1:
             raise ValueError(
-                "training with norm='separate' needs at least 2 images a batch, got 1: BatchNorm cannot estimate a "
-                "deviation from one value; use larger batches, drop the last one, or call eval()"
+                "training needs at least 2 images a batch, got 1: BatchNorm cannot estimate a "
+                "deviation from one value; use larger batches, drop the last one, norm='shared', or call eval()"
             )
         vectors = self.linear(features).unflatten(1, (self.num_classes, self.capsule_dim))
         if self.norm == "shared":

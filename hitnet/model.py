@@ -16,6 +16,7 @@ from hitnet.checkpoint import load_weights, read_checkpoint, write_checkpoint
 from hitnet.checks import check_images, check_labels
 from hitnet.config import DecoderName, ModelConfig, nearest_or_raise
 from hitnet.decoder import PaperDecoder, StandardisedDecoder
+from hitnet.layer import HitOrMiss
 
 
 class Output(NamedTuple):
@@ -183,7 +184,6 @@ def load(path: str | Path) -> Model:
     if (folder / "model").is_dir():
         folder = folder / "model"
     config, weights = read_checkpoint(folder)
-    nearest_or_raise(config.name, _MODELS, "model")
     model = build(config)
     load_weights(model, weights, str(folder))
     return model.eval()
@@ -199,4 +199,6 @@ def make_decoder(config: ModelConfig, head: heads.Head, default: DecoderName) ->
         raise ValueError(f"decoder must be one of {known}, got {kind!r}; leave it out for the network's own")
     if config.image_shape is None:
         raise ValueError("a decoder needs an image_shape, got None; give (channels, height, width)")
+    if kind == "standardised" and not isinstance(head.layer, HitOrMiss):
+        raise ValueError(f"the standardised decoder needs capsules with a centre, {config.name} has none; use 'paper'")
     return _DECODERS[kind](config.image_shape, head.num_classes, head.capsule_dim, config.hit_radius)
