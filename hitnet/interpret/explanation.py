@@ -35,6 +35,8 @@ class Explanation:
     """The next best class."""
     scores: list[float]
     """One for each class; for Hit-or-Miss the distance to the centre."""
+    ranking: list[int]
+    """The classes, the best first."""
     verdict: Verdict | None
     """None for a network without hit zone."""
     hit_radius: float
@@ -86,8 +88,11 @@ def explain(model: Model, image: Tensor) -> Explanation:
     with evaluating(model):
         capsules = model.capsules(batch)
         scores = model.head.score(capsules)
-    order = scores[0].argsort(descending=model.head.decision == "highest")
-    index, rival = int(model.head.decide(scores)), int(order[1])
+    index = int(model.head.decide(scores))
+    order = scores[0].argsort(descending=model.head.decision == "highest", stable=True)
+    # The class decided on leads, also among equals.
+    order = torch.cat([order[order == index], order[order != index]])
+    rival = int(order[1])
     own = capsules[0, index]
     dims = len(own)
     # In one batch: the prototype, the reconstruction, then the prototype with each component alone moved.
@@ -104,6 +109,7 @@ def explain(model: Model, image: Tensor) -> Explanation:
         class_index=index,
         rival_index=rival,
         scores=scores[0].tolist(),
+        ranking=order.tolist(),
         verdict=judge(model, scores)[0],
         hit_radius=model.config.hit_radius,
         miss_radius=model.config.miss_radius,

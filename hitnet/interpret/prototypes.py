@@ -49,6 +49,17 @@ def deformations(model: Model, class_index: int, feature: int, values: Tensor | 
     return draw(model, capsules, torch.full((len(values),), class_index))
 
 
+def all_deformations(model: Model, class_index: int, values: Tensor | None = None) -> Tensor:
+    """The same for every component, in one go: -> (dims, values, channels, height, width)."""
+    _check_index("class_index", class_index, model.head.num_classes)
+    values = sweep_values(model) if values is None else torch.as_tensor(values)
+    dims = model.head.capsule_dim
+    capsules = torch.full((dims, len(values), dims), CENTRE)
+    capsules[torch.arange(dims), :, torch.arange(dims)] = values.to(capsules)
+    pictures = draw(model, capsules.flatten(0, 1), torch.full((dims * len(values),), class_index))
+    return pictures.unflatten(0, (dims, len(values)))
+
+
 def sample(
     model: Model,
     class_index: int,

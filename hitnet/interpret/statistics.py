@@ -1,17 +1,19 @@
 """Numbers about what capsules know: how their components are distributed, and how much of the images they explain."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from hitnet.checks import check_labels
-from hitnet.interpret.prototypes import CENTRE, deformations, draw, prototypes, sample, sweep_values, unit
+from hitnet.data import ImageSet, stratified_subset, to_float
+from hitnet.heads import HitOrMissHead
+from hitnet.interpret.prototypes import CENTRE, all_deformations, draw, prototypes, sample, sweep_values, unit
 from hitnet.model import Model, evaluating
 
-BATCH = 1000
+BATCH = 128  # what larger ones would gain is lost to the cache
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,15 @@ class FeatureStatistics:
     """Largest difference between the distribution found and the Gaussian N(0.5, m/√n) (Kolmogorov–Smirnov), in 0..1."""
     expected_deviation: float
     """m/√n"""
+
+    def pooled(self, classes: slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of each component over the images of some classes: (dims,), (dims,)."""
+        weights = self.histogram[classes, :, :].sum(2).double()
+        weights = weights / weights.sum(0)
+        # Classes without images have weight 0 and NaN as mean.
+        mean, deviation = (values[classes].double().nan_to_num() for values in (self.mean, self.deviation))
+        centre = (weights * mean).sum(0)
+        return centre, ((weights * (deviation**2 + mean**2)).sum(0) - centre**2).clamp(min=0).sqrt()
 
 
 def feature_statistics(model: Model, images: Tensor, labels: Tensor, bins: int = 40) -> FeatureStatistics:
@@ -56,57 +67,94 @@ class Quality:
     """1 − SSE(reconstruction) / SSE(class mean)"""
     prototype_r2: float
     """The same with every capsule at the centre: what the prototypes alone explain, zero at best."""
-    component_r2: list[float]
-    """The same with one component as it is and the others at the centre."""
+    component_gain: list[float]
+    """What each component adds to that while the others stay at the centre."""
     sweep_change: list[float]
     """Mean over the classes of the largest change of any pixel (0..1) while the component is swept."""
     prototypes_recognised: float
     """Share of prototypes that the network itself takes for their class."""
     samples_recognised: float
     """Share of random samples likewise."""
+    images: int
+    """R² was measured on so many images,"""
+    component_images: int
+    """and the single components on so many of them."""
+
+    @property
+    def component_r2(self) -> list[float]:
+        """R² with one component as it is and the others at the centre."""
+        return [self.prototype_r2 + gain for gain in self.component_gain]
 
     @property
     def by_importance(self) -> list[int]:
         """Components, the one that explains most first."""
-        return sorted(range(len(self.component_r2)), key=lambda feature: -self.component_r2[feature])
+        return sorted(range(len(self.component_gain)), key=lambda feature: -self.component_gain[feature])
 
     @property
     def dead(self) -> list[int]:
         """Components whose sweep changes no pixel by more than 2 %."""
         return [feature for feature, change in enumerate(self.sweep_change) if change < 0.02]
 
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Quality":
+        return cls(**{field.name: content[field.name] for field in fields(cls)})
+
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "by_importance": self.by_importance, "dead": self.dead}
+        derived = {name: getattr(self, name) for name in ("component_r2", "by_importance", "dead")}
+        return {**vars(self), **derived}
 
 
-def quality(model: Model, images: Tensor, labels: Tensor, *, samples_per_class: int = 20, seed: int = 0) -> Quality:
-    """Measure a network's drawings on images (float in [0, 1]) and their labels."""
-    own = true_capsules(model, images, labels)
-    centre = torch.full_like(own, CENTRE)
-    variation = _within_classes(images, labels)
+def quality(
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    capsules: Tensor | None = None,
+    component_images: int = 2000,
+    samples_per_class: int = 20,
+    seed: int = 0,
+) -> Quality:
+    """Measure a network's drawings on images (float in [0, 1]) and their labels.
 
-    def r2(capsules: Tensor) -> float:
-        parts = zip(images.split(BATCH), capsules.split(BATCH), labels.split(BATCH), strict=True)
-        error = sum(float((draw(model, part, label) - image).double().square().sum()) for image, part, label in parts)
-        return 1 - error / variation
-
-    classes, dims = model.head.num_classes, model.head.capsule_dim
-    alone = []
-    for feature in range(dims):
-        capsules = centre.clone()
-        capsules[:, feature] = own[:, feature]
-        alone.append(r2(capsules))
+    `capsules` are the true class's, where they are known already. The single components, for each of which every image
+    is drawn once more, are measured on `component_images` of the images.
+    """
+    own = true_capsules(model, images, labels) if capsules is None else capsules
     generator = torch.Generator().manual_seed(seed)
-    drawn = torch.cat([sample(model, index, samples_per_class, generator=generator) for index in range(classes)])
-    meant = torch.arange(classes, device=drawn.device)
+    drawn = prototypes(model)
+    meant = torch.arange(model.head.num_classes, device=drawn.device)
     return Quality(
-        r2=r2(own),
-        prototype_r2=r2(centre),
-        component_r2=alone,
+        r2=_r2(model, images, labels, own),
+        prototype_r2=_r2(model, images, labels),
+        component_gain=_component_gains(model, images, labels, own, component_images, generator),
         sweep_change=_sweep_changes(model),
-        prototypes_recognised=float((model.predict(prototypes(model)) == meant).float().mean()),
-        samples_recognised=float((model.predict(drawn) == meant.repeat_interleave(samples_per_class)).float().mean()),
+        prototypes_recognised=float((model.predict(drawn) == meant).float().mean()),
+        samples_recognised=_samples_recognised(model, samples_per_class, generator),
+        images=len(images),
+        component_images=min(component_images, len(images)),
     )
+
+
+@dataclass(frozen=True)
+class FeatureSummary:
+    """All components of all true-class capsules together, beside what is expected of them."""
+
+    mean: float
+    deviation: float
+    expected_deviation: float
+    """m/√n; the mean is expected at 0.5."""
+
+
+def measure(model: Model, data: ImageSet, limit: int = 10_000) -> tuple[Quality, FeatureSummary | None]:
+    """Quality and, of a Hit-or-Miss network, the summary of its components, on at most `limit` of the images."""
+    if len(data) > limit:
+        data = data.subset(stratified_subset(data.labels, limit, torch.Generator().manual_seed(0)))
+    images = to_float(data.images)
+    own = true_capsules(model, images, data.labels)
+    summary = None
+    if isinstance(model.head, HitOrMissHead):
+        summary = FeatureSummary(float(own.mean()), float(own.std(correction=0)), unit(model))
+    return quality(model, images, data.labels, capsules=own), summary
 
 
 @torch.no_grad()
@@ -129,14 +177,47 @@ def _within_classes(images: Tensor, labels: Tensor) -> float:
     )
 
 
+def _r2(model: Model, images: Tensor, labels: Tensor, capsules: Tensor | None = None) -> float:
+    """1 − SSE(drawings of the capsules) / SSE(class mean); of the prototypes, if there are no capsules."""
+    drawn = prototypes(model)
+    error = 0.0
+    for start in range(0, len(images), BATCH):
+        part = slice(start, start + BATCH)
+        own = drawn[labels[part].long()] if capsules is None else draw(model, capsules[part], labels[part])
+        error += float((own - images[part]).double().square().sum())
+    return 1 - error / _within_classes(images, labels)
+
+
+def _component_gains(
+    model: Model, images: Tensor, labels: Tensor, own: Tensor, limit: int, generator: torch.Generator
+) -> list[float]:
+    if len(images) > limit:
+        chosen = stratified_subset(labels, limit, generator).to(labels.device)
+        images, labels, own = images[chosen], labels[chosen], own[chosen]
+    without = _r2(model, images, labels)
+    gains = []
+    for feature in range(own.shape[1]):
+        capsules = torch.full_like(own, CENTRE)
+        capsules[:, feature] = own[:, feature]
+        gains.append(_r2(model, images, labels, capsules) - without)
+    return gains
+
+
+def _samples_recognised(model: Model, per_class: int, generator: torch.Generator) -> float:
+    right = [
+        (model.predict(sample(model, index, per_class, generator=generator)) == index).float().mean()
+        for index in range(model.head.num_classes)
+    ]
+    return float(torch.stack(right).mean())
+
+
 def _sweep_changes(model: Model) -> list[float]:
     ends = sweep_values(model, steps=3)
-    changes = torch.zeros(model.head.num_classes, model.head.capsule_dim)
-    for index in range(model.head.num_classes):
-        for feature in range(model.head.capsule_dim):
-            pictures = deformations(model, index, feature, ends)
-            changes[index, feature] = (pictures.amax(0) - pictures.amin(0)).max()
-    return changes.mean(0).tolist()
+    changes = [
+        (pictures.amax(1) - pictures.amin(1)).flatten(1).amax(1)
+        for pictures in (all_deformations(model, index, ends) for index in range(model.head.num_classes))
+    ]
+    return torch.stack(changes).mean(0).tolist()
 
 
 def _distance_to_gaussian(values: Tensor, deviation: float) -> Tensor:

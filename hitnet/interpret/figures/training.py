@@ -1,10 +1,6 @@
-"""Every picture that HitNet draws: each function returns a matplotlib Figure, `save` writes it."""
+"""How training went, and what is taken for what."""
 
-import io
-import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
@@ -12,16 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 from torch import Tensor
 
-from hitnet.files import write_bytes
-
-BLUE, ORANGE, GREY = "#2563a8", "#d9622b", "#6b7280"
-
-
-def save(figure: Figure, path: Path, dpi: int = 150) -> Path:
-    content = io.BytesIO()
-    figure.savefig(content, format=path.suffix.lstrip("."), dpi=dpi, bbox_inches="tight", facecolor="white")
-    write_bytes(path, content.getvalue())
-    return path
+from hitnet.interpret.figures.canvas import BLUE, GREY, ORANGE, shortened
 
 
 def curves(rows: Sequence[dict[str, float]], title: str) -> Figure:
@@ -51,7 +38,7 @@ def confusion_matrix(confusion: Tensor, class_names: Sequence[str], title: str) 
     """Which class is taken for which: mistakes shaded by their share of the true class, right answers white."""
     counts = confusion.numpy()
     classes = len(class_names)
-    side = max(4.0, 0.42 * classes + 1.5)
+    side = max(4.0, (0.42 if classes <= 30 else 0.14) * classes + 1.5)
     figure = Figure(figsize=(side + 0.6, side), layout="constrained")
     axes = figure.subplots()
     wrong = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1) * 100
@@ -64,34 +51,9 @@ def confusion_matrix(confusion: Tensor, class_names: Sequence[str], title: str) 
             strong = wrong[row, column] > 0.6 * max(1.0, wrong.max())
             colour = GREY if row == column else "white" if strong else "black"
             axes.text(column, row, str(counts[row, column]), ha="center", va="center", fontsize=8, color=colour)
-    axes.set_xticks(range(classes), class_names, rotation=0 if max(map(len, class_names)) <= 3 else 90)
-    axes.set_yticks(range(classes), class_names)
+    size = 9 if classes <= 30 else 6
+    names = [shortened(name, 20) for name in class_names]
+    axes.set_xticks(range(classes), names, rotation=0 if max(map(len, names)) <= 3 else 90, fontsize=size)
+    axes.set_yticks(range(classes), names, fontsize=size)
     axes.set(xlabel="predicted", ylabel="true", title=title)
     return figure
-
-
-def image_grid(images: Tensor, titles: Sequence[str], title: str, columns: int = 10) -> Figure:
-    """Pictures side by side with a word above each: (count, channels, height, width)."""
-    columns = min(columns, len(images))
-    rows = math.ceil(len(images) / columns)
-    figure = Figure(figsize=(1.1 * columns, 1.35 * rows + 0.4), layout="constrained")
-    figure.suptitle(title)
-    for axes, image, word in zip(
-        figure.subplots(rows, columns, squeeze=False).flat, [*images], [*titles], strict=False
-    ):
-        show(axes, image)
-        axes.set_title(word, fontsize=9)
-    for axes in figure.axes[len(images) :]:
-        axes.set_visible(False)
-    return figure
-
-
-def show(axes: Any, image: Tensor) -> None:
-    """One picture, crisp, without ticks: (channels, height, width)."""
-    pixels = image.detach().cpu().permute(1, 2, 0).numpy()
-    if pixels.shape[2] == 3:
-        axes.imshow(pixels.clip(0, 1), interpolation="nearest")
-    else:
-        axes.imshow(pixels[:, :, 0], cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    axes.set_xticks([])
-    axes.set_yticks([])

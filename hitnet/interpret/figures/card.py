@@ -1,0 +1,155 @@
+"""The decision card: one image, and all that led to its class."""
+
+import math
+import textwrap
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle
+from torch import Tensor
+
+from hitnet.interpret.explanation import Deformation, Explanation
+from hitnet.interpret.figures.canvas import (
+    BLUE,
+    GREY,
+    ORANGE,
+    PALE_BLUE,
+    PALE_GREY,
+    shortened,
+    show,
+    show_difference,
+)
+
+WIDTH, HEIGHT = 11.4, 5.85  # inches
+PICTURE, PITCH = 1.12, 1.26
+STRONGEST = 5  # deformations shown
+NAMED = 12  # classes named on the rim: the nearest ones
+OPENING = math.radians(36)  # a wedge without classes, for the names of the rings
+
+
+def decision_card(found: Explanation) -> Figure:
+    """Image, prototype, what was added to it, what is left, and where every class landed."""
+    figure = Figure(figsize=(WIDTH, HEIGHT))
+    words = "\n".join(textwrap.wrap(found.words, 105))
+    figure.text(0.5, 1 - 0.15 / HEIGHT, words, ha="center", va="top", fontsize=12.5, linespacing=1.4)
+
+    top = 1.05
+    name = f"“{shortened(found.class_name, 11)}”"
+    reach = max(0.25, float(found.residual.mean(0).abs().max()))
+    show(_axes(figure, 0, top, "the image"), found.image)
+    show(_axes(figure, 1, top, f"prototype\nof {name}"), found.prototype)
+    show(_axes(figure, 2, top, "deformed:\nreconstruction", BLUE), found.reconstruction)
+    show_difference(_axes(figure, 3, top, "what is left:\nresidual"), found.residual, reach)
+    rival = f"“{shortened(found.rival_name, 11)}”"
+    show(_axes(figure, 4, top, f"next best:\n{rival}", ORANGE), found.rival_prototype)
+
+    strongest = found.deformations[:STRONGEST]
+    _heading(figure, 2.45, "What deforms the prototype most: single components, in units of m/√n from the centre")
+    _draw_deformations(figure, strongest, found.prototype)
+    legend = "Orange: brighter than the prototype (residual: than the reconstruction). Blue: darker."
+    _heading(figure, HEIGHT - 0.24, legend, size=8, colour=GREY)
+
+    target = figure.add_axes((6.75 / WIDTH, 0.1 / HEIGHT, 4.6 / WIDTH, 4.75 / HEIGHT))
+    if found.verdict is None:
+        _draw_bars(target, found)
+    else:
+        _draw_rings(target, found)
+    return figure
+
+
+def _axes(figure: Figure, column: int, top: float, title: str, frame: str | None = None) -> Any:
+    left = 0.15 + column * PITCH
+    place = (left / WIDTH, 1 - (top + PICTURE) / HEIGHT, PICTURE / WIDTH, PICTURE / HEIGHT)
+    axes = figure.add_axes(place)
+    axes.set_title(title, fontsize=9, pad=4)
+    for spine in axes.spines.values():
+        spine.set(color=frame or GREY, linewidth=2 if frame else 0.6)
+    return axes
+
+
+def _heading(figure: Figure, top: float, words: str, size: float = 9.5, colour: str = "black") -> None:
+    figure.text(0.15 / WIDTH, 1 - top / HEIGHT, words, ha="left", va="top", fontsize=size, color=colour)
+
+
+def _draw_deformations(figure: Figure, strongest: list[Deformation], prototype: Tensor) -> None:
+    changes = [deformation.picture - prototype for deformation in strongest]
+    reach = max(0.1, *(float(change.mean(0).abs().max()) for change in changes))
+    for column, (deformation, change) in enumerate(zip(strongest, changes, strict=True)):
+        units = f"{round(deformation.units, 1) + 0:+.1f}".replace("-", "−")
+        show(_axes(figure, column, 2.98, f"c{deformation.feature}: {units} units"), deformation.picture)
+        below = f"changes {100 * deformation.change:.1f} %"
+        show_difference(_axes(figure, column, 4.4, below), change, reach)
+
+
+def _draw_rings(axes: Any, found: Explanation) -> None:
+    """Distance from the centre for every class. The radius grows with its square root, or the hit zone were a dot."""
+    farthest = math.sqrt(len(found.deformations)) / 2
+
+    def radius(distance: float) -> float:
+        return math.sqrt(min(distance, farthest) / farthest)
+
+    # Capsules of three components or fewer cannot get as far as the miss zone.
+    outside = PALE_GREY if found.miss_radius < farthest else "white"
+    axes.add_patch(Circle((0, 0), 1, facecolor=outside, edgecolor=GREY, linewidth=0.6))
+    words = {found.hit_radius: f"hit ≤ {found.hit_radius:g}", found.miss_radius: f"miss ≥ {found.miss_radius:g}"}
+    rim = radius(found.miss_radius)
+    between = [ring for ring in (0.6, 0.3) if radius(found.hit_radius) + 0.1 < radius(ring) < rim - 0.1]
+    for distance in (found.miss_radius, *between):
+        if distance < farthest:
+            style = {"linewidth": 1.4, "linestyle": "-"} if distance in words else {"linewidth": 0.6, "linestyle": ":"}
+            axes.add_patch(Circle((0, 0), radius(distance), facecolor="white", edgecolor=GREY, **style))
+            _name_ring(axes, radius(distance), words.get(distance, f"{distance:g}"), GREY)
+    axes.add_patch(Circle((0, 0), radius(found.hit_radius), facecolor=PALE_BLUE, edgecolor=BLUE, linewidth=1.4))
+    _name_ring(axes, radius(found.hit_radius), words[found.hit_radius], BLUE)
+    axes.plot(0, 0, marker="+", color=GREY, markersize=7, markeredgewidth=0.8)
+
+    order = found.ranking
+    named = set(order[:NAMED])
+    for slot, index in enumerate(_around_the_rim(order)):
+        angle = OPENING / 2 + (slot + 0.5) * (2 * math.pi - OPENING) / len(order)
+        x, y = math.sin(angle), math.cos(angle)
+        chosen, rival = index == found.class_index, index == found.rival_index
+        colour = BLUE if chosen else ORANGE if rival else GREY
+        away = radius(found.scores[index])
+        if index in named:
+            axes.plot([0, x], [0, y], color=colour, linewidth=0.5, alpha=0.5, zorder=2)
+            side = "center" if abs(x) < 0.25 else "left" if x > 0 else "right"
+            name = f"{shortened(found.class_names[index], 10)}\n{found.scores[index]:.2f}"
+            weight = "bold" if chosen or rival else "normal"
+            style = {"ha": side, "va": "center", "fontsize": 8, "color": colour, "fontweight": weight}
+            axes.text(1.07 * x, 1.09 * y, name, **style, linespacing=1.1)
+        size = 10 if chosen else 8 if rival else 5.5 if index in named else 3
+        axes.plot(away * x, away * y, "o", color=colour, markersize=size, markeredgecolor="white", zorder=4)
+    axes.set(xlim=(-1.3, 1.3), ylim=(-1.22, 1.22), aspect="equal")
+    axes.set_title("where each class landed: its distance to the centre", fontsize=9.5)
+    axes.set_axis_off()
+
+
+def _name_ring(axes: Any, radius: float, words: str, colour: str) -> None:
+    axes.text(0, radius + 0.045, words, ha="center", va="center", fontsize=7.5, color=colour, zorder=5)
+
+
+def _around_the_rim(order: list[int]) -> list[int]:
+    """Classes in the order they go round: by index if all are named, else the nearest ones evenly among the rest."""
+    if len(order) <= NAMED:
+        return sorted(order)
+    slots: list[int | None] = [None] * len(order)
+    for place, index in enumerate(order[:NAMED]):
+        slots[place * len(order) // NAMED] = index
+    rest = iter(order[NAMED:])
+    return [next(rest) if index is None else index for index in slots]
+
+
+def _draw_bars(axes: Any, found: Explanation) -> None:
+    """The best scores of a network that has no hit zone."""
+    best = found.ranking[:NAMED]
+    colours = [BLUE if index == found.class_index else ORANGE if index == found.rival_index else GREY for index in best]
+    axes.barh(range(len(best)), [found.scores[index] for index in best], color=colours, height=0.6)
+    axes.set_yticks(range(len(best)), [shortened(found.class_names[index]) for index in best], fontsize=8.5)
+    for place, index in enumerate(best):
+        axes.text(found.scores[index], place, f" {found.scores[index]:.2f}", va="center", fontsize=8, color=GREY)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.set_title("score of each class, the highest wins", fontsize=9.5)
+    axes.spines[["top", "right"]].set_visible(False)
