@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -15,6 +15,9 @@ from hitnet.config import NetworkOptions, nearest_or_raise
 from hitnet.training.config import RunOptions, TrainConfig
 
 RunFolder = Annotated[Path, tyro.conf.Positional]
+
+# What `hitnet explore` offers to train where there is no run yet.
+DEMO = TrainConfig(model="hitnet-fast", epochs=12, schedule="one-cycle")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +58,7 @@ def train(
     except (KeyboardInterrupt, OSError) as stop:
         if view.run is None:
             raise
-        raise type(stop)(f"{stop or 'stopped'}; go on with: {view.run.resume_command}") from stop
+        raise type(stop)(f"{str(stop) or 'stopped'}; go on with: {view.run.resume_command}") from stop
     if _leads():
         console.show_result(run)
 
@@ -107,6 +110,61 @@ def predict(
         sys.exit(1)
 
 
+def explore(
+    run: Annotated[Path | None, tyro.conf.Positional] = None,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    no_browser: bool = False,
+) -> None:
+    """Open a local page on which you play with what a network learned: prototypes, deformations, your own images.
+
+    Example: hitnet explore runs/mnist/hitnet-s0
+
+    Args:
+        run: A run folder; the newest finished run in runs/ if not given.
+        host: Where to listen. Anything but this machine itself lets others in.
+        port: Where to listen; 8421 or any free one if not given.
+        no_browser: Only print the address.
+    """
+    from hitnet import console
+    from hitnet.web import launch
+
+    launch.require_server()
+    chosen = run or launch.newest_run(Path("runs")) or _train_demo()
+    launch.serve(chosen, host, port, not no_browser, console.say)
+
+
+def _train_demo() -> Path:
+    """There is nothing to explore yet: train the built-in digits, if the person wants it."""
+    command = f"hitnet train --model {DEMO.model} --epochs {DEMO.epochs} --schedule {DEMO.schedule}"
+    question = "There is no finished run in runs/ yet. Train the built-in demo now, a minute or two? [Y/n] "
+    if not sys.stdin.isatty() or input(question).strip().lower() not in ("", "y", "yes"):
+        raise FileNotFoundError(f"there is no finished run with prototypes in runs/; make one with: {command}")
+
+    from hitnet import console
+    from hitnet.training import loop
+
+    with console.TrainingView() as view:
+        return loop.train(DEMO, watcher=view, overwrite=True).path
+
+
+def export(run: RunFolder, format: Literal["html"] = "html", out: Path | None = None) -> None:
+    """Write what others can use without HitNet: a page of prototypes and sliders that opens by double click.
+
+    Example: hitnet export runs/mnist/hitnet-s0 --format html
+
+    Args:
+        run: A run folder.
+        format: html is one self-contained file, the decoder inside.
+        out: The file to write; RUN/explorer.html if not given.
+    """
+    from hitnet import console
+    from hitnet.export import export_html
+
+    path = export_html(run, out)
+    console.say(f"written to {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
 def runs(folder: Annotated[Path, tyro.conf.Positional] = Path("runs")) -> None:
     """List training runs and how they ended.
 
@@ -124,7 +182,14 @@ def runs(folder: Annotated[Path, tyro.conf.Positional] = Path("runs")) -> None:
     console.show_runs(found)
 
 
-VERBS: dict[str, Callable[..., None]] = {"train": train, "eval": evaluate, "predict": predict, "runs": runs}
+VERBS: dict[str, Callable[..., None]] = {
+    "train": train,
+    "eval": evaluate,
+    "predict": predict,
+    "explore": explore,
+    "export": export,
+    "runs": runs,
+}
 
 
 def main() -> None:
@@ -141,7 +206,7 @@ def main() -> None:
             config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
         )
     except KeyboardInterrupt as stop:
-        print(stop or "stopped", file=sys.stderr)
+        print(str(stop) or "stopped", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         # Whoever read the output, `head` say, has enough. Nothing must be flushed into the closed pipe at exit.

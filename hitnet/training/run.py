@@ -53,8 +53,8 @@ class Run:
                 "choose another --seed or --out, or replace it with --overwrite"
             )
         # Without args.json a folder is no run: it goes first and comes last, so a kill in between leaves no half one.
-        args.unlink(missing_ok=True)
         if self.path.is_dir():
+            args.unlink(missing_ok=True)
             shutil.rmtree(self.path)
         write_json(self.path / "env.json", environment)
         write_json(args, config.to_json())

@@ -91,6 +91,10 @@ class State:
             for name, value in _under("optimizer.", tensors).items():
                 index, _, kind = name.partition(".")
                 moments.setdefault(int(index), {})[kind] = value
+            for number, parameter in enumerate(self.model.parameters()):
+                found = {kind: value.shape for kind, value in moments.get(number, {}).items()}
+                if found and found != {"step": (), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}:
+                    raise KeyError(f"optimizer.{number}")
             self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
             generators = _under("generator.", tensors)
             self.generator.set_state(generators["data"])
