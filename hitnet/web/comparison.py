@@ -1,0 +1,83 @@
+"""Finished runs side by side: their numbers, curves and prototypes."""
+
+import base64
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from hitnet.interpret.prototypes import prototypes
+from hitnet.model import load
+from hitnet.training.run import Run
+from hitnet.web.bundle import check_drawable
+
+MOST = 500
+CURVES = ("train_error", "validation_error", "test_error")
+
+
+def neighbours(run: Run) -> dict[str, Run]:
+    """The finished runs that share a runs folder with this one, and itself, by a short name."""
+    own = run.path.resolve()
+    # Only two levels, where runs are put: nothing else of the disk is searched.
+    files = sorted(own.parent.parent.glob("*/*/result.json"))[:MOST]
+    found = {f"{file.parent.parent.name}/{file.parent.name}": Run(file.parent) for file in files}
+    return {f"{own.parent.name}/{own.name}": run} | found
+
+
+def list_runs(run: Run) -> list[dict[str, Any]]:
+    """One entry a run; a run that cannot be read is left out."""
+    entries = []
+    for name, other in neighbours(run).items():
+        try:
+            result = other.result if other.is_finished else {}
+            test = result.get("test") or {}
+            entries.append(
+                {
+                    "id": name,
+                    "data": str(result.get("data") or other.config.data),
+                    "model": str(result.get("model") or other.config.model),
+                    "error": _number(test.get("error")),
+                    "current": other.path.resolve() == run.path.resolve(),
+                }
+            )
+        except (OSError, ValueError):
+            continue
+    return entries
+
+
+def describe_run(run: Run) -> dict[str, Any]:
+    """Numbers, curves and prototypes of one run."""
+    result = run.result if run.is_finished else {}
+    rows = run.metrics
+    model = _drawn(run.path, (run.path / "model" / "model.safetensors").stat().st_mtime_ns)
+    return {
+        "data": str(result.get("data") or run.config.data),
+        "model": run.config.model,
+        "decoder": result.get("decoder"),
+        "epochs": len(rows),
+        "seconds": _number(result.get("seconds")),
+        "parameters": _number(result.get("parameters")),
+        "error": _number((result.get("test") or {}).get("error")),
+        "curves": {
+            name: [[row["epoch"], row[name]] for row in rows if name in row]
+            for name in CURVES
+            if any(name in row for row in rows)
+        },
+        **model,
+    }
+
+
+@lru_cache(maxsize=16)
+def _drawn(path: Path, _changed: int) -> dict[str, Any]:
+    """Classes and prototypes as bytes, drawn once as long as the weights are the same."""
+    model = load(path)
+    content: dict[str, Any] = {"classes": list(model.config.class_names), "shape": model.config.image_shape}
+    try:
+        check_drawable(model)
+    except ValueError as error:
+        return content | {"prototypes": None, "why": str(error)}
+    pictures = (prototypes(model) * 255).round().byte().cpu().numpy().tobytes()
+    return content | {"prototypes": base64.b64encode(pictures).decode(), "why": None}
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

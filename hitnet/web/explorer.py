@@ -1,0 +1,108 @@
+"""One run opened for looking at: what the page can ask, without a word of HTTP. Every call may come from any thread."""
+
+import base64
+import io
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hitnet.data import read_image, to_float
+from hitnet.data.picture import picture_size
+from hitnet.interpret.explanation import explain
+from hitnet.interpret.prototypes import CENTRE, unit
+from hitnet.model import Model, evaluating, load
+from hitnet.training.run import Run
+from hitnet.web.bundle import describe_model, pack_decoder
+from hitnet.web.names import ComponentNames
+from hitnet.web.testset import TestSet
+
+# A JPEG is decoded at an eighth of its size at once; other formats take their full size in memory several times over.
+MOST_PIXELS_JPEG, MOST_PIXELS = 24_000_000, 9_000_000
+
+
+class Explorer:
+    """A run's model, names and test images."""
+
+    def __init__(self, path: Path) -> None:
+        self.run = Run.open(path)
+        self.model: Model = load(path)
+        self.weights = pack_decoder(self.model)
+        self.lock = Lock()
+        self.names = ComponentNames(self.run.path, self.model.head.num_classes, self.model.head.capsule_dim)
+        self.tests = TestSet(self.run, self.model, self.lock)
+
+    def describe(self) -> dict[str, Any]:
+        return describe_run_and_model(self.run, self.model, self.names)
+
+    def explain_picture(self, content: bytes, invert: bool = False) -> dict[str, Any]:
+        """What the network sees in a picture file; ValueError says what is wrong with the file."""
+        shape = self.model.config.image_shape
+        assert shape is not None
+        with self.lock:  # one at a time: decoding is where the memory goes
+            check_pixels(content)
+            pixels, note = read_image(io.BytesIO(content), shape)
+            return self._explain(255 - pixels if invert else pixels, None) | {"note": note}
+
+    def explain_test(self, index: int) -> dict[str, Any]:
+        pixels, label = self.tests.image(index)
+        with self.lock:
+            return self._explain(pixels, label) | {"note": f"test image {index}"}
+
+    def _explain(self, pixels: Tensor, label: int | None) -> dict[str, Any]:
+        """All but the pictures: the page draws those itself, from the capsule."""
+        image = to_float(pixels.unsqueeze(0)).to(next(self.model.parameters()).device)
+        found = explain(self.model, image)
+        units = {deformation.feature: deformation.units for deformation in found.deformations}
+        return {
+            "pixels": base64.b64encode(pixels.contiguous().numpy().tobytes()).decode(),
+            "class_index": found.class_index,
+            "rival_index": found.rival_index,
+            "scores": found.scores,
+            "verdict": found.verdict,
+            "words": found.words,
+            "capsule": [CENTRE + units[feature] * unit(self.model) for feature in range(len(units))],
+            "deformations": [
+                {"feature": each.feature, "units": each.units, "change": each.change} for each in found.deformations
+            ],
+            "label": label,
+            "label_capsule": None if label is None else self._capsule(image, label),
+        }
+
+    @torch.no_grad()
+    def _capsule(self, image: Tensor, class_index: int) -> list[float]:
+        with evaluating(self.model):
+            return self.model.capsules(image)[0, class_index].tolist()
+
+
+def check_pixels(content: bytes) -> None:
+    """Refuse pictures that would take too much memory, from their header alone."""
+    if not content:
+        raise ValueError("the picture is empty")
+    height, width = picture_size(io.BytesIO(content))
+    limit = MOST_PIXELS_JPEG if content.startswith(b"\xff\xd8") else MOST_PIXELS
+    if height * width > limit:
+        raise ValueError(
+            f"the picture has {width}×{height} pixels, more than the {limit // 1_000_000} million allowed; "
+            "make it smaller first"
+        )
+
+
+def describe_run_and_model(run: Run, model: Model, names: ComponentNames) -> dict[str, Any]:
+    """What both the served page and the static one begin with."""
+    result = run.result if run.is_finished else {}
+    try:
+        given, complaint = names.read(), None
+    except ValueError as error:
+        given, complaint = {}, str(error)
+    return {
+        **describe_model(model),
+        "run": f"{run.path.resolve().parent.name}/{run.path.resolve().name}",
+        "data": str(result.get("data") or run.config.data),
+        "error": (result.get("test") or {}).get("error"),
+        "epochs": result.get("epochs"),
+        "names": given,
+        "complaint": complaint,
+    }

@@ -1,0 +1,74 @@
+"""Opening the explorer: which run, which address, the server, the browser."""
+
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from hitnet.model import load
+from hitnet.training.run import find_runs
+from hitnet.web.bundle import check_drawable
+
+PORT = 8421
+
+
+def require_server() -> None:
+    """A clear word where the extra packages are missing."""
+    if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
+        raise RuntimeError(f"the explorer needs {' and '.join(missing)}; install: pip install 'hitnet[explore]'")
+
+
+def newest_run(folder: Path) -> Path | None:
+    """The newest finished run below a folder that has prototypes to look at."""
+    for run in reversed(find_runs(folder)):
+        try:
+            if run.is_finished:
+                check_drawable(load(run.path))
+                return run.path
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def bind(host: str, port: int | None) -> socket.socket:
+    """A listening socket; without a wish for a port, any free one if the usual one is taken."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port or PORT, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"there is no address {host!r} on this machine ({error}); try 127.0.0.1") from None
+    for candidate in [port] if port is not None else [PORT, 0]:
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((address[0], candidate, *address[2:]))
+            return listening
+        except OSError as error:
+            listening.close()
+            reason = error
+    raise ValueError(f"cannot listen on {host}, port {port or PORT} ({reason}); choose another with --port")
+
+
+def serve(path: Path, host: str, port: int | None, browser: bool, say: Callable[[str], None]) -> None:
+    """Serve the explorer of a run until it is interrupted."""
+    require_server()
+    import uvicorn
+
+    from hitnet.web.explorer import Explorer
+    from hitnet.web.server import create_app, is_loopback, is_wildcard
+
+    explorer = Explorer(path)
+    listening = bind(host, port)
+    shown = "127.0.0.1" if is_wildcard(host) else f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{listening.getsockname()[1]}/"
+    if not is_loopback(host):
+        say(f"warning: everybody who can reach {host} can use this page; there is no password")
+    say(f"exploring {path} at {address} (stop with Ctrl+C)")
+    config = uvicorn.Config(
+        create_app(explorer, host), log_level="warning", access_log=False, server_header=False, ws="none"
+    )
+    if browser:
+        threading.Timer(0.5, webbrowser.open, [address]).start()
+    with listening:
+        uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,56 @@
+"""The explorer as one file: prototypes and sliders with the decoder inside, for papers and talks."""
+
+import base64
+import json
+import re
+from importlib.resources import files
+from pathlib import Path
+
+from hitnet.model import load
+from hitnet.training.run import Run
+from hitnet.web.bundle import pack_decoder
+from hitnet.web.explorer import describe_run_and_model
+from hitnet.web.names import ComponentNames
+
+# In the order in which they use each other. Joined, they share one scope: their names must differ.
+MODULES = ("decoder.js", "picture.js", "dom.js", "deform.js", "hero.js", "standalone.js")
+# Nothing is fetched, whatever somebody put into a name.
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def static_page(path: Path) -> str:
+    """The whole page of a run as HTML that needs no server."""
+    run, model = Run.open(path), load(path)
+    weights = base64.b64encode(pack_decoder(model)).decode()
+    names = ComponentNames(run.path, model.head.num_classes, model.head.capsule_dim)
+    description = _inside_script(json.dumps(describe_run_and_model(run, model, names), ensure_ascii=False))
+    page = re.sub(r"[ ]*<!-- served -->.*?<!-- /served -->\n", "", _static("index.html"), flags=re.DOTALL)
+    parts = {
+        '<meta charset="utf-8">\n': f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n',
+        '<link rel="stylesheet" href="/static/style.css">': f"<style>\n{_static('style.css')}</style>",
+        '<script type="module" src="/static/app.js"></script>': (
+            f'<script type="application/json" id="model">{description}</script>\n'
+            f'<script type="text/plain" id="weights">{weights}</script>\n'
+            f'<script type="module">\n{_joined()}</script>'
+        ),
+    }
+    for place, content in parts.items():
+        before, found, after = page.partition(place)
+        assert found, f"index.html lacks {place}"
+        page = before + (found if place.startswith("<meta") else "") + content + after
+    return page
+
+
+def _joined() -> str:
+    """All modules as one: without imports, and with nothing exported."""
+    text = "\n".join(_static(name) for name in MODULES)
+    return re.sub(r"^export ", "", re.sub(r"^import .*\n", "", text, flags=re.MULTILINE), flags=re.MULTILINE)
+
+
+def _static(name: str) -> str:
+    return files("hitnet.web").joinpath("static", name).read_text(encoding="utf-8")
+
+
+def _inside_script(text: str) -> str:
+    """JSON that cannot end the script element it stands in."""
+    return text.replace("<", "\\u003c")

@@ -1,0 +1,264 @@
+"""The explorer over HTTP: small handlers, and a guard before them. Nothing of a request is ever used as a path."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import socket
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import anyio
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hitnet.web import comparison
+from hitnet.web.explorer import Explorer
+from hitnet.web.testset import FILTERS, LARGEST_PAGE
+
+LARGEST_UPLOAD = 10_000_000
+LARGEST_JSON = 10_000
+UPLOADS_AT_ONCE = 8
+UPLOAD_SECONDS = 30
+LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+
+# Everything comes from this server, and nothing else may show the page in a frame or read from it.
+SECURITY = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+}
+
+
+def create_app(explorer: Explorer, host: str = "127.0.0.1") -> Starlette:
+    """The whole explorer as an ASGI application that answers to the names of `host`."""
+    static = _read_static()
+    uploads = anyio.Semaphore(UPLOADS_AT_ONCE)
+
+    async def page(request: Request) -> Response:
+        return static["index.html"]
+
+    async def asset(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in static:
+            raise HTTPException(404, "there is no such file")
+        return static[name]
+
+    async def run(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(explorer.describe))
+
+    async def decoder(request: Request) -> Response:
+        return Response(explorer.weights, media_type="application/octet-stream")
+
+    async def explain(request: Request) -> Response:
+        invert = _one_of(request, "invert", ("0", "1"), "0") == "1"
+        async with uploads:
+            content = await _body(request, LARGEST_UPLOAD)
+            return JSONResponse(await _asked(explorer.explain_picture, content, invert))
+
+    async def tests(request: Request) -> Response:
+        explorer.tests.start()
+        show = _one_of(request, "show", FILTERS, "all")
+        index = _integer(request, "class", 0, explorer.model.head.num_classes - 1)
+        offset = _integer(request, "offset", 0, 10**9) or 0
+        limit = _integer(request, "limit", 1, LARGEST_PAGE) or 24
+        return JSONResponse(await run_in_threadpool(explorer.tests.page, show, index, offset, limit))
+
+    async def test(request: Request) -> Response:
+        index = _integer(request, "index", 0, 10**9)
+        if index is None:
+            raise HTTPException(400, "which test image? Give its index")
+        return JSONResponse(await _asked(explorer.explain_test, index))
+
+    async def name(request: Request) -> Response:
+        content = _json_object(await _body(request, LARGEST_JSON))
+        wanted = {"class": int, "component": int, "name": str}
+        if set(content) != set(wanted) or any(type(content[key]) is not kind for key, kind in wanted.items()):
+            raise HTTPException(400, 'expected {"class": a number, "component": a number, "name": a text}')
+        arguments = (content["class"], content["component"], content["name"])
+        return JSONResponse({"names": await _asked(explorer.names.write, *arguments)})
+
+    async def runs(request: Request) -> Response:
+        return JSONResponse({"runs": await run_in_threadpool(comparison.list_runs, explorer.run)})
+
+    async def compared(request: Request) -> Response:
+        return JSONResponse(await _asked(_compared, explorer, request.query_params.get("id", "")))
+
+    return Starlette(
+        routes=[
+            Route("/", page),
+            Route("/static/{name}", asset),
+            Route("/api/run", run),
+            Route("/api/decoder", decoder),
+            Route("/api/explain", explain, methods=["POST"]),
+            Route("/api/tests", tests),
+            Route("/api/tests/one", test),
+            Route("/api/names", name, methods=["PUT"]),
+            Route("/api/runs", runs),
+            Route("/api/runs/one", compared),
+        ],
+        exception_handlers={HTTPException: _refused, Exception: _failed},
+        middleware=[Middleware(Guard, allows=host_check(host))],
+    )
+
+
+def host_check(host: str) -> Callable[[str], bool]:
+    """Which Host headers are answered: a page of another name that points here (DNS rebinding) gets nothing."""
+    names = {host.lower().strip("[]"), *(LOOPBACK if is_loopback(host) or is_wildcard(host) else ())}
+    if is_wildcard(host):
+        names.add(socket.gethostname().lower())
+
+    def allows(header: str) -> bool:
+        bare = _without_port(header.strip().lower())
+        # Rebinding needs a name: whoever typed an address meant it.
+        return bare in names or (is_wildcard(host) and _is_address(bare))
+
+    return allows
+
+
+def is_loopback(host: str) -> bool:
+    return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def is_wildcard(host: str) -> bool:
+    return _is_address(host) and ipaddress.ip_address(host).is_unspecified
+
+
+class Guard:
+    """Turns away requests for other hosts and from other origins, and adds the security headers to every answer."""
+
+    def __init__(self, app: ASGIApp, allows: Callable[[str], bool]) -> None:
+        self.app, self.allows = app, allows
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                answer = MutableHeaders(scope=message)
+                for name, value in SECURITY.items():
+                    answer.setdefault(name, value)
+            await send(message)
+
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if not self.allows(host):
+            refusal: ASGIApp = _error(403, "this address is not served; open the one that hitnet explore printed")
+        elif origin is not None and origin.lower() != f"{scope['scheme']}://{host}".lower():
+            refusal = _error(403, "other pages may not use the explorer")
+        else:
+            refusal = self.app
+        await refusal(scope, receive, send_guarded)
+
+
+def _read_static() -> dict[str, Response]:
+    """Every file of the page by name, read once."""
+    return {
+        file.name: Response(file.read_bytes(), media_type=TYPES[suffix])
+        for file in files("hitnet.web").joinpath("static").iterdir()
+        for suffix in TYPES
+        if file.name.endswith(suffix)
+    }
+
+
+def _compared(explorer: Explorer, name: str) -> dict[str, Any]:
+    found = comparison.neighbours(explorer.run).get(name)
+    if found is None:
+        raise ValueError("there is no such run beside this one")
+    return comparison.describe_run(found)
+
+
+async def _asked(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Do what was asked for in a thread; what is wrong with the question is the asker's to mend."""
+    try:
+        return await run_in_threadpool(work, *arguments)
+    except (ValueError, OSError) as error:
+        raise HTTPException(400, str(error)) from error
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """The request's body, refused as soon as it proves too long or too slow."""
+    too_long = HTTPException(413, f"more than {limit / 1e6:g} MB are not accepted; make it smaller")
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced[:20]) > limit:
+        raise too_long
+    content = bytearray()
+    try:
+        with anyio.fail_after(UPLOAD_SECONDS):
+            async for chunk in request.stream():
+                content += chunk
+                if len(content) > limit:
+                    raise too_long
+    except TimeoutError:
+        raise HTTPException(408, f"the upload took more than {UPLOAD_SECONDS} s; try again") from None
+    return bytes(content)
+
+
+def _json_object(content: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "expected JSON") from None
+    if not isinstance(found, dict):
+        raise HTTPException(400, f"expected a JSON object, got {type(found).__name__}")
+    return found
+
+
+def _one_of(request: Request, key: str, known: tuple[str, ...], default: str) -> str:
+    value = request.query_params.get(key, default)
+    if value not in known:
+        raise HTTPException(400, f"{key} must be one of {', '.join(known)}, got {value[:40]!r}")
+    return value
+
+
+def _integer(request: Request, key: str, low: int, high: int) -> int | None:
+    """A whole number of the query, or None where it is not given."""
+    value = request.query_params.get(key)
+    if not value:
+        return None
+    if not (value.isascii() and value.isdecimal() and len(value) <= 10 and low <= int(value) <= high):
+        raise HTTPException(400, f"{key} must be a whole number in {low}..{high}, got {value[:40]!r}")
+    return int(value)
+
+
+def _error(status: int, message: str, headers: Any = None) -> JSONResponse:
+    return JSONResponse({"error": message}, status, headers)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _error(error.status_code, error.detail, error.headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return _error(500, "the explorer failed on this; its terminal says more")
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if host.count(":") == 1 else host
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,217 @@
+// Ask about an image: choose or draw one, see where it lands, deform it, make new ones of it.
+
+import { ask } from "./api.js";
+import { find, idle, make, segments, signed, tell } from "./dom.js";
+import { hybrid, randomMoves } from "./hybrid.js";
+import { Pad } from "./pad.js";
+import { meanDifference, paint, paintResidual, savePng, unpack } from "./picture.js";
+import { distanceList, target } from "./rings.js";
+import { TestImages } from "./testset.js";
+
+const LARGEST = 10_000_000;
+const STRONGEST = 6;
+const HYBRIDS = 12;
+
+export class Asking {
+  /** `workbench` draws and knows the names; `deform(class, capsule)` shows an image on the sliders. */
+  constructor(root, workbench, deform) {
+    this.root = root;
+    this.workbench = workbench;
+    this.decoder = workbench.decoder;
+    this.model = workbench.model;
+    this.deform = deform;
+    this.pad = new Pad(this.model, (blob) => this.askAbout(blob, "the drawing"));
+    this.tests = new TestImages(this.model, (index) => this.request(`/api/tests/one?index=${index}`, {}, "the test image"));
+    this.sources = { draw: this.pad.element, tests: this.tests.element, file: this.makeDrop() };
+    find(".source-choice", root).replaceChildren(
+      segments("Where the image comes from", [["draw", "Draw"], ["tests", "Test images"], ["file", "File"]], "draw", (source) => this.open(source)),
+    );
+    find(".sources", root).replaceChildren(...Object.values(this.sources));
+    this.open("draw");
+  }
+
+  open(source) {
+    for (const [name, element] of Object.entries(this.sources)) element.hidden = name !== source;
+    if (source === "tests") this.tests.refresh();
+  }
+
+  makeDrop() {
+    const input = make("input", { type: "file", accept: "image/png,image/jpeg,image/webp,image/bmp,image/gif", class: "file-input" });
+    this.inverted = make("input", { type: "checkbox" });
+    input.addEventListener("change", () => {
+      if (input.files.length) this.askAbout(input.files[0], input.files[0].name);
+      input.value = "";
+    });
+    this.inverted.addEventListener("change", () => this.file && this.askAbout(this.file, this.file.name));
+    const zone = make(
+      "label",
+      { class: "drop" },
+      input,
+      make("strong", {}, "Drop a picture here"),
+      make("span", {}, "or choose a file: PNG, JPEG, WebP, BMP or GIF, up to 10 MB. It stays on this computer and is not kept."),
+    );
+    const view = this.root;
+    for (const kind of ["dragenter", "dragover"]) {
+      view.addEventListener(kind, (event) => {
+        event.preventDefault();
+        zone.classList.add("over");
+      });
+    }
+    view.addEventListener("dragleave", () => zone.classList.remove("over"));
+    view.addEventListener("drop", (event) => {
+      event.preventDefault();
+      zone.classList.remove("over");
+      const file = event.dataTransfer?.files[0];
+      if (!file) return;
+      const choice = find('.source-choice input[value="file"]', view);
+      choice.checked = true;
+      this.open("file");
+      this.askAbout(file, file.name);
+    });
+    return make("div", { class: "drop-box" }, zone, make("label", { class: "inline check" }, this.inverted, "Invert it (dark ink on white paper)"));
+  }
+
+  askAbout(blob, what) {
+    if (blob.size > LARGEST) {
+      tell(`${what} has ${(blob.size / 1e6).toFixed(1)} MB; up to 10 MB are accepted. Make it smaller first.`);
+      return;
+    }
+    const file = blob instanceof File;
+    if (file) this.file = blob;
+    const invert = file && this.inverted.checked ? 1 : 0;
+    this.request(`/api/explain?invert=${invert}`, { method: "POST", body: blob, headers: { "content-type": "application/octet-stream" } }, what);
+  }
+
+  /** The newest question wins, whatever answer comes first. */
+  async request(path, options, what) {
+    const turn = (this.turn = (this.turn ?? 0) + 1);
+    this.root.classList.add("busy");
+    try {
+      const found = await ask(path, options);
+      if (turn === this.turn) this.show(found);
+    } catch (error) {
+      if (turn === this.turn) tell(`${what}: ${error.message}`);
+    } finally {
+      if (turn === this.turn) this.root.classList.remove("busy");
+    }
+  }
+
+  show(found) {
+    const { model, decoder } = this;
+    find("#messages").replaceChildren();
+    const [image] = unpack(found.pixels, model.shape);
+    const drawing = decoder.draw(found.class_index, found.capsule);
+    this.found = { ...found, image };
+    find(".no-answer", this.root).hidden = true;
+    const answer = find(".answer", this.root);
+    answer.hidden = false;
+    answer.dataset.class = model.classes[found.class_index];
+    answer.dataset.verdict = found.verdict;
+    this.showVerdict(found);
+    this.showPictures(image, drawing, found);
+    find(".rings", this.root).replaceChildren(target(model, found.scores, found.class_index));
+    find(".ring-list", this.root).replaceChildren(distanceList(model, found.scores, found.class_index, found.label));
+    this.showStrongest(found);
+    this.showHybrids();
+  }
+
+  showVerdict(found) {
+    const name = this.model.classes[found.class_index];
+    const title = { sure: `This is ${name}`, unknown: `Unknown; closest to ${name}`, ambiguous: `Ambiguous: ${name} or ${this.model.classes[found.rival_index]}` };
+    find(".verdict-word", this.root).textContent = found.verdict;
+    find(".verdict-word", this.root).dataset.verdict = found.verdict;
+    find(".verdict-title", this.root).textContent = title[found.verdict] ?? name;
+    find(".verdict-words", this.root).textContent = found.words;
+    const truth = find(".verdict-truth", this.root);
+    const known = found.label !== null;
+    truth.hidden = !known;
+    if (known) {
+      const right = found.label === found.class_index;
+      truth.dataset.right = right;
+      truth.textContent = right ? `The label says ${name} too.` : `The label says ${this.model.classes[found.label]}: a mistake.`;
+    }
+    const note = find(".verdict-note", this.root);
+    note.hidden = !found.note;
+    note.textContent = found.note ? `Seen as: ${found.note}.` : "";
+  }
+
+  showPictures(image, drawing, found) {
+    const { model } = this;
+    const box = find(".triptych", this.root);
+    const [seen, drawn, rest] = ["seen", "drawn", "rest"].map((name) => make("canvas", { class: `picture ${name}`, role: "img" }));
+    paint(seen, image, model.shape);
+    paint(drawn, drawing, model.shape);
+    paintResidual(rest, image, drawing, model.shape);
+    const left = (100 * meanDifference(image, drawing)).toFixed(1);
+    const colours = model.shape[0] === 3 ? "grey: no difference" : "orange: brighter in the image; blue: in the drawing";
+    box.replaceChildren(
+      ...[
+        [seen, "The image", "as the network sees it"],
+        [drawn, "Reconstruction", `drawn from ${model.dims} numbers`],
+        [rest, "Residual", `${left} % of the range on average; ${colours}`],
+      ].map(([canvas, title, text]) => {
+        canvas.setAttribute("aria-label", `${title}: ${text}`);
+        return make("figure", {}, canvas, make("figcaption", {}, make("strong", {}, title), make("span", {}, text)));
+      }),
+    );
+    find(".to-sliders", this.root).onclick = () => this.deform(found.class_index, found.capsule);
+    find(".save-drawing", this.root).onclick = () => savePng(drawn, `reconstruction-${model.classes[found.class_index]}`);
+  }
+
+  showStrongest(found) {
+    const { model, decoder, workbench } = this;
+    find(".strongest", this.root).replaceChildren(
+      ...found.deformations.slice(0, STRONGEST).map(({ feature, units, change }) => {
+        const capsule = new Array(model.dims).fill(0.5);
+        capsule[feature] = found.capsule[feature];
+        const [before, after] = [0, 1].map(() => make("canvas", { class: "picture", "aria-hidden": "true" }));
+        paint(before, decoder.prototype(found.class_index), model.shape);
+        paint(after, decoder.draw(found.class_index, capsule), model.shape);
+        return make(
+          "li",
+          { class: "deformation" },
+          make("div", { class: "pair" }, before, make("span", { class: "arrow", "aria-hidden": "true" }, "→"), after),
+          make("strong", {}, workbench.nameOf(found.class_index, feature)),
+          make("span", {}, `${signed(units)} units, changes pixels by ${(100 * change).toFixed(1)} %`),
+        );
+      }),
+    );
+  }
+
+  showHybrids() {
+    const { model } = this;
+    const slider = find(".strength", this.root);
+    this.moves = Array.from({ length: HYBRIDS }, () => randomMoves(model.dims));
+    this.tiles = this.moves.map(() => make("canvas", { class: "picture" }));
+    find(".hybrids", this.root).replaceChildren(...this.tiles.map((canvas) => make("li", {}, canvas)));
+    slider.oninput = () => this.drawHybrids();
+    find(".shuffle", this.root).onclick = () => {
+      this.moves = this.moves.map(() => randomMoves(model.dims));
+      this.drawHybrids();
+    };
+    this.drawHybrids();
+  }
+
+  /** The true class's capsule is moved where the class is known, otherwise the predicted one's. */
+  async drawHybrids() {
+    const { model, decoder, found } = this;
+    const turn = (this.drawing = (this.drawing ?? 0) + 1);
+    const units = Number(find(".strength", this.root).value);
+    const tweak = units * model.unit;
+    const index = found.label ?? found.class_index;
+    const capsule = found.label_capsule ?? found.capsule;
+    const text = `${units.toFixed(1)} units: each component moves by at most ${tweak.toFixed(3)}`;
+    find(".strength-value", this.root).textContent = units === 1 ? `${text}, as in the paper` : text;
+    let since = performance.now();
+    for (const [place, canvas] of this.tiles.entries()) {
+      paint(canvas, hybrid(decoder, index, capsule, found.image, this.moves[place], tweak), model.shape);
+      canvas.setAttribute("role", "img");
+      canvas.setAttribute("aria-label", `New image ${place + 1} of class ${model.classes[index]}`);
+      if (performance.now() - since > 24) {
+        await idle();
+        if (turn !== this.drawing) return;
+        since = performance.now();
+      }
+    }
+  }
+}

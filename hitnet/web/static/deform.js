@@ -1,0 +1,351 @@
+// Prototypes at a glance, and the workbench on which one is deformed component by component.
+
+import { centre } from "./decoder.js";
+import { fit, meanDifference, paint, paintStrip, savePng } from "./picture.js";
+import { find, idle, make, segments, signed } from "./dom.js";
+
+const FRAMES = 7; // pictures in a slider's strip
+
+/** The gallery of prototypes and the sliders. `rename(class, component, name)` keeps a name, if it can be kept. */
+export class Workbench {
+  constructor(root, decoder, rename) {
+    this.decoder = decoder;
+    this.model = decoder.model;
+    this.rename = rename;
+    this.classIndex = 0;
+    this.capsule = centre(this.model);
+    this.order = "effect";
+    this.reach = reaches(this.model)[0];
+    this.effects = new Map();
+    this.generation = 0; // strips of a class or range that was left are not drawn any more
+    this.gallery = find(".gallery", root);
+    this.canvas = find(".stage canvas", root);
+    this.list = find(".components", root);
+    this.root = root;
+    this.frame = 0;
+    this.pressed = null;
+    this.fillGallery();
+    this.makeRows();
+    this.makeControls();
+    this.visible = new IntersectionObserver((entries) => this.noticeRows(entries), { rootMargin: "200px" });
+    this.rows.forEach((row) => this.visible.observe(row.item));
+    this.choose(0);
+  }
+
+  fillGallery() {
+    const many = this.model.classes.length > 20;
+    this.gallery.classList.toggle("many", many);
+    this.cards = this.model.classes.map((name, index) => {
+      const canvas = make("canvas", { class: "picture", "aria-hidden": "true" });
+      const card = make(
+        "button",
+        { type: "button", class: "class-card", "aria-pressed": "false", title: name, onclick: () => this.choose(index, true) },
+        canvas,
+        make("span", { class: "class-name" }, name),
+      );
+      return { card, canvas };
+    });
+    this.gallery.replaceChildren(...this.cards.map(({ card }) => make("li", {}, card)));
+    this.paintGallery();
+  }
+
+  async paintGallery() {
+    for (const [index, { canvas }] of this.cards.entries()) {
+      paint(canvas, this.decoder.prototype(index), this.model.shape);
+      if (index % 10 === 9) await idle();
+    }
+  }
+
+  makeRows() {
+    this.rows = Array.from({ length: this.model.dims }, (_, feature) => this.makeRow(feature));
+    const [, height, width] = this.model.shape;
+    this.root.style.setProperty("--ratio", height / width);
+    this.root.style.setProperty("--frames", FRAMES);
+  }
+
+  makeRow(feature) {
+    const label = `Component ${feature}`;
+    const name = make("input", {
+      class: "component-name", type: "text", maxlength: 40, placeholder: label, spellcheck: "false", autocomplete: "off",
+      "aria-label": `Name of component ${feature}`, readonly: !this.rename, tabindex: this.rename ? null : "-1",
+    });
+    const units = make("span", { class: "component-units" });
+    const value = make("input", {
+      class: "component-value", type: "number", step: "any", min: 0, max: 1, "aria-label": `Exact value of component ${feature}`,
+    });
+    const strip = make("canvas", { class: "strip", "aria-hidden": "true" });
+    const slider = make("input", { class: "film-slider", type: "range", step: "any", "aria-label": label });
+    const item = make(
+      "li",
+      { class: "component", "data-component": feature },
+      make("div", { class: "component-head" }, name, units, value),
+      make("div", { class: "film" }, strip, slider),
+    );
+    slider.addEventListener("input", (event) => this.move(feature, Number(slider.value), event.timeStamp));
+    slider.addEventListener("keydown", (event) => this.step(feature, event));
+    slider.addEventListener("dblclick", () => this.move(feature, 0.5));
+    value.addEventListener("change", () => {
+      const typed = Number(value.value);
+      this.move(feature, value.value !== "" && Number.isFinite(typed) ? Math.min(1, Math.max(0, typed)) : this.capsule[feature]);
+    });
+    name.addEventListener("change", () => this.keepName(feature, name));
+    name.addEventListener("keydown", (event) => event.key === "Enter" && name.blur());
+    return { item, name, units, value, strip, slider, shown: false, drawn: -1 };
+  }
+
+  makeControls() {
+    const options = reaches(this.model).map((reach) => [reach.text, reach.text]);
+    find(".range-choice", this.root).replaceChildren(
+      segments("Range", options, this.reach.text, (text) => {
+        this.reach = reaches(this.model).find((reach) => reach.text === text);
+        this.refreshRows();
+      }),
+    );
+    find(".order-choice", this.root).replaceChildren(
+      segments("Order", [["effect", "strongest first"], ["number", "by number"]], this.order, (order) => {
+        this.order = order;
+        this.sortRows();
+      }),
+    );
+    find(".reset", this.root).addEventListener("click", () => this.glide(centre(this.model)));
+    find(".sample", this.root).addEventListener("click", () => this.glide(randomCapsule(this.model)));
+    find(".save", this.root).addEventListener("click", () =>
+      savePng(this.canvas, `${this.model.data}-${this.model.classes[this.classIndex]}`),
+    );
+  }
+
+  /** Go to a class, at its centre or at a given capsule. */
+  choose(classIndex, show = false, capsule = null) {
+    this.classIndex = classIndex;
+    this.cards.forEach(({ card }, index) => card.setAttribute("aria-pressed", String(index === classIndex)));
+    const card = this.cards[classIndex].card;
+    const box = this.gallery.getBoundingClientRect();
+    if (this.gallery.scrollHeight > box.height + 1) {
+      this.gallery.scrollTop = card.offsetTop - this.gallery.offsetTop - (box.height - card.offsetHeight) / 2;
+    }
+    find(".stage-title", this.root).textContent = this.model.classes[classIndex];
+    this.capsule = centre(this.model);
+    if (capsule) {
+      const farthest = Math.max(...capsule.map((value) => Math.abs(value - 0.5)));
+      this.reach = reaches(this.model).find((reach) => reach.high - 0.5 >= farthest) ?? reaches(this.model).at(-1);
+      this.root.querySelectorAll(".range-choice input").forEach((input) => (input.checked = input.value === this.reach.text));
+    }
+    this.refreshRows();
+    this.sortRows();
+    this.paintNow();
+    if (capsule) this.glide(capsule);
+    if (show && find(".workbench", this.root).getBoundingClientRect().top > window.innerHeight * 0.75) {
+      find(".workbench", this.root).scrollIntoView({ behavior: calm() ? "auto" : "smooth", block: "start" });
+    }
+  }
+
+  /** One component somewhere else; drawn with the next frame. */
+  move(feature, value, since = performance.now()) {
+    cancelAnimationFrame(this.gliding);
+    this.capsule[feature] = value;
+    this.showRow(feature);
+    this.pressed ??= since;
+    if (!this.frame) {
+      this.frame = requestAnimationFrame(() => {
+        this.frame = 0;
+        this.paintNow();
+        this.canvas.dataset.latency = (performance.now() - this.pressed).toFixed(2);
+        this.pressed = null;
+      });
+    }
+  }
+
+  /** Arrow keys: a fiftieth of the range; with Shift a tenth of that. */
+  step(feature, event) {
+    const direction = { ArrowRight: 1, ArrowUp: 1, PageUp: 5, ArrowLeft: -1, ArrowDown: -1, PageDown: -5 }[event.key];
+    if (direction === undefined) return;
+    event.preventDefault();
+    const { low, high } = this.reach;
+    const size = ((high - low) / 50) * (event.shiftKey ? 0.1 : 1);
+    const value = Math.min(high, Math.max(low, this.capsule[feature] + direction * size));
+    this.move(feature, Number(value.toFixed(6)), event.timeStamp);
+  }
+
+  /** Move all components at once, in a short film. */
+  glide(target) {
+    cancelAnimationFrame(this.gliding);
+    const from = [...this.capsule];
+    const begun = performance.now();
+    const length = calm() ? 0 : 350;
+    this.canvas.dataset.gliding = "yes";
+    const advance = () => {
+      const passed = length ? Math.min(1, (performance.now() - begun) / length) : 1;
+      const eased = 1 - (1 - passed) ** 3;
+      this.capsule = passed === 1 ? [...target] : from.map((value, i) => value + eased * (target[i] - value));
+      this.rows.forEach((_, feature) => this.showRow(feature));
+      this.paintNow();
+      if (passed < 1) this.gliding = requestAnimationFrame(advance);
+      else delete this.canvas.dataset.gliding;
+    };
+    advance();
+  }
+
+  paintNow() {
+    const begun = performance.now();
+    paint(this.canvas, this.decoder.draw(this.classIndex, this.capsule), this.model.shape);
+    const passed = performance.now() - begun;
+    const distance = Math.hypot(...this.capsule.map((value) => value - 0.5));
+    const zone = zoneOf(this.model, distance);
+    this.canvas.setAttribute("aria-label", `${this.model.classes[this.classIndex]}, ${distance.toFixed(3)} from the centre`);
+    this.canvas.dataset.capsule = JSON.stringify(this.capsule);
+    this.canvas.dataset.class = this.classIndex;
+    find(".distance-value", this.root).textContent = distance.toFixed(3);
+    const word = find(".distance-zone", this.root);
+    word.textContent = distance === 0 ? "the prototype" : { hit: "inside the hit zone", between: "between hit and miss", miss: "in the miss zone" }[zone];
+    word.dataset.zone = zone;
+    this.showMeter(distance);
+    find(".drawn-in", this.root).textContent = `Drawn in ${passed.toFixed(1)} ms by your browser`;
+  }
+
+  showMeter(distance) {
+    // A square-root scale: the hit zone is a small part of the space and would vanish on a straight one.
+    const place = (value) => `${100 * Math.min(1, Math.sqrt(value / farthest(this.model)))}%`;
+    const meter = find(".meter", this.root);
+    meter.style.setProperty("--hit", place(this.model.hit_radius));
+    meter.style.setProperty("--miss", place(this.model.miss_radius));
+    meter.style.setProperty("--at", place(distance));
+  }
+
+  showRow(feature) {
+    const { slider, units, value } = this.rows[feature];
+    const at = this.capsule[feature];
+    const away = (at - 0.5) / this.model.unit;
+    slider.value = at;
+    slider.setAttribute("aria-valuetext", `${at.toFixed(4)}, ${signed(away)} units`);
+    units.textContent = `${signed(away)} units`;
+    units.classList.toggle("at-rest", Math.abs(away) < 0.05);
+    if (document.activeElement !== value || Number(value.value) !== at) value.value = String(Number(at.toFixed(4)));
+  }
+
+  /** Names, ranges and strips of all rows, after the class or the range changed. */
+  refreshRows() {
+    this.generation++;
+    const names = this.model.names[this.classIndex] ?? {};
+    this.rows.forEach((row, feature) => {
+      row.slider.min = this.reach.low;
+      row.slider.max = this.reach.high;
+      row.name.value = names[feature] ?? "";
+      this.showRow(feature);
+    });
+    this.drawStrips();
+  }
+
+  noticeRows(entries) {
+    for (const entry of entries) this.rows[Number(entry.target.dataset.component)].shown = entry.isIntersecting;
+    this.drawStrips();
+  }
+
+  /** Strips of the rows on screen, a few pictures at a time while nothing else is to be done. */
+  async drawStrips() {
+    const generation = this.generation;
+    const [, height, width] = this.model.shape;
+    const { low, high } = this.reach;
+    for (const item of [...this.list.children]) {
+      const feature = Number(item.dataset.component);
+      const row = this.rows[feature];
+      if (!row.shown || row.drawn === generation) continue;
+      row.drawn = generation;
+      fit(row.strip, FRAMES * width, height);
+      for (let frame = 0; frame < FRAMES; frame++) {
+        await idle();
+        if (generation !== this.generation) return;
+        const capsule = centre(this.model);
+        capsule[feature] = low + ((high - low) * frame) / (FRAMES - 1);
+        paintStrip(row.strip, [this.decoder.draw(this.classIndex, capsule)], this.model.shape, frame);
+      }
+    }
+  }
+
+  async sortRows() {
+    const classIndex = this.classIndex;
+    let features = this.rows.map((_, feature) => feature);
+    if (this.order === "effect") {
+      const effects = await this.measureEffects(classIndex);
+      if (classIndex !== this.classIndex || this.order !== "effect") return;
+      features = features.sort((first, second) => effects[second] - effects[first]);
+    }
+    const now = [...this.list.children].map((item) => Number(item.dataset.component));
+    if (String(now) !== String(features)) this.list.replaceChildren(...features.map((feature) => this.rows[feature].item));
+    this.list.dataset.order = this.order;
+    this.drawStrips();
+  }
+
+  /** How much each component changes the prototype from one end of its sweep to the other. */
+  async measureEffects(classIndex) {
+    if (!this.effects.has(classIndex)) {
+      const effects = [];
+      const { low, high } = reaches(this.model)[0];
+      let since = performance.now();
+      for (let feature = 0; feature < this.model.dims; feature++) {
+        const [first, last] = [low, high].map((value) => {
+          const capsule = centre(this.model);
+          capsule[feature] = value;
+          return this.decoder.draw(classIndex, capsule);
+        });
+        effects.push(meanDifference(first, last));
+        if (performance.now() - since > 40) {
+          await idle();
+          since = performance.now();
+        }
+      }
+      this.effects.set(classIndex, effects);
+    }
+    return this.effects.get(classIndex);
+  }
+
+  async keepName(feature, input) {
+    const before = this.model.names[this.classIndex]?.[feature] ?? "";
+    try {
+      this.model.names = await this.rename(this.classIndex, feature, input.value);
+      input.value = this.model.names[this.classIndex]?.[feature] ?? "";
+      input.dataset.kept = "yes";
+      setTimeout(() => delete input.dataset.kept, 1500);
+    } catch {
+      input.value = before; // whoever renames has told the reason
+    }
+  }
+
+  nameOf(classIndex, feature) {
+    return this.model.names[classIndex]?.[feature] ?? `Component ${feature}`;
+  }
+}
+
+/** How far the sliders go: two units as in the paper, eight, everything. */
+export function reaches(model) {
+  const around = [2, 8].map((units) => Math.min(0.5, units * model.unit));
+  return [...new Set([...around, 0.5])].map((reach) => {
+    const [low, high] = [0.5 - reach, 0.5 + reach];
+    return { low, high, text: `${short(low)} … ${short(high)}` };
+  });
+}
+
+/** hit, between or miss. */
+export function zoneOf(model, distance) {
+  return distance <= model.hit_radius ? "hit" : distance >= model.miss_radius ? "miss" : "between";
+}
+
+/** The largest distance that is shown: a corner of the hypercube, or a little beyond where the miss zone begins. */
+export function farthest(model) {
+  return Math.max(Math.sqrt(model.dims) / 2, 1.1 * model.miss_radius);
+}
+
+/** Every component drawn from N(0.5, m/√n), as true-class capsules are expected to be. */
+function randomCapsule(model) {
+  return centre(model).map((value) => {
+    const gauss = Math.sqrt(-2 * Math.log(1 - Math.random())) * Math.cos(2 * Math.PI * Math.random());
+    return Math.min(1, Math.max(0, value + model.unit * gauss));
+  });
+}
+
+function short(number) {
+  return String(Number(number.toFixed(3)));
+}
+
+function calm() {
+  return matchMedia("(prefers-reduced-motion: reduce)").matches;
+}

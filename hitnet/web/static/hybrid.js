@@ -1,0 +1,14 @@
+// Hybrid augmentation: what the network understood of an image is deformed, and the image keeps its details.
+
+/** Random directions, one for each component, in −1..1. */
+export function randomMoves(dims) {
+  return Array.from({ length: dims }, () => 2 * Math.random() - 1);
+}
+
+/** clip(modified + image − reconstruction, 0, 1), each component moved by `tweak` times its move. */
+export function hybrid(decoder, classIndex, capsule, image, moves, tweak) {
+  const moved = capsule.map((value, feature) => Math.min(1, Math.max(0, value + tweak * moves[feature])));
+  const modified = decoder.draw(classIndex, moved);
+  const reconstruction = decoder.draw(classIndex, capsule);
+  return image.map((pixel, i) => Math.min(1, Math.max(0, pixel + modified[i] - reconstruction[i])));
+}

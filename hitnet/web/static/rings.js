@@ -1,0 +1,87 @@
+// Distances as arrows on a target: the middle is hit, the rim is missed.
+
+import { farthest, zoneOf } from "./deform.js";
+import { draw, make } from "./dom.js";
+
+const RADIUS = 150;
+const LABELLED = 10; // with more classes only the nearest ones get their name on the target
+const LISTED = 8;
+
+const WORDS = { hit: "hit", between: "between", miss: "miss" };
+
+/** The target with one mark for each class. */
+export function target(model, scores, winner) {
+  const place = (distance) => RADIUS * Math.min(1, Math.sqrt(distance / farthest(model)));
+  const order = ranking(scores);
+  const named = new Set(scores.length <= 24 ? order : order.slice(0, LABELLED));
+  const zones = [
+    draw("circle", { r: RADIUS, class: "zone-miss" }),
+    draw("circle", { r: place(model.miss_radius), class: "zone-between" }),
+    draw("circle", { r: place((model.miss_radius + model.hit_radius) / 4), class: "ring" }),
+    draw("circle", { r: place(model.hit_radius), class: "zone-hit" }),
+    draw("circle", { r: 1.5, class: "bull" }),
+  ];
+  const scale = [["hit", model.hit_radius], ["miss", model.miss_radius]].map(([word, distance]) =>
+    draw("text", { x: 0, y: place(distance) + (word === "miss" ? -5 : 12), class: "ring-label" }, `${word} ${distance}`),
+  );
+  // The farthest first, so that the nearest lies on top.
+  const marks = [...order].reverse().map((index) => {
+    const angle = (2 * Math.PI * index) / scores.length - Math.PI / 2;
+    const [x, y] = [Math.cos(angle), Math.sin(angle)];
+    const at = place(scores[index]);
+    const zone = zoneOf(model, scores[index]);
+    const won = index === winner;
+    const far = at + (won ? 18 : 14);
+    return draw(
+      "g",
+      { class: `mark ${zone}${won ? " winner" : ""}` },
+      draw("line", { x1: x * (RADIUS + 4), y1: y * (RADIUS + 4), x2: x * at, y2: y * at, class: "shaft" }),
+      draw("circle", { cx: x * at, cy: y * at, r: won ? 7 : named.has(index) ? 4.5 : 3 }),
+      named.has(index)
+        ? draw("text", { x: x * far, y: y * far, class: "mark-label" }, shorten(model.classes[index]))
+        : null,
+      draw("title", {}, `${model.classes[index]}: ${scores[index].toFixed(3)}, ${WORDS[zone]}`),
+    );
+  });
+  const margin = RADIUS + 26;
+  return draw(
+    "svg",
+    { viewBox: `${-margin} ${-margin} ${2 * margin} ${2 * margin}`, class: "target", role: "img",
+      "aria-label": `Distances to the centre of ${scores.length} classes; the list beside gives the numbers` },
+    ...zones, ...marks, ...scale,
+  );
+}
+
+/** The same as a list, the nearest class first. */
+export function distanceList(model, scores, winner, label) {
+  const order = ranking(scores);
+  const rows = order.map((index, rank) => {
+    const zone = zoneOf(model, scores[index]);
+    const bar = make("span", { class: `bar ${zone}` });
+    bar.style.width = `${100 * Math.min(1, Math.sqrt(scores[index] / farthest(model)))}%`;
+    return make(
+      "li",
+      { class: index === winner ? "distance winner" : "distance", hidden: rank >= LISTED && scores.length > LISTED + 2 },
+      make("span", { class: "distance-name" }, model.classes[index], index === label ? make("em", {}, " true class") : null),
+      make("span", { class: "bar-track", "aria-hidden": "true" }, bar),
+      make("span", { class: "distance-number" }, scores[index].toFixed(3)),
+      make("span", { class: `zone-word ${zone}` }, WORDS[zone]),
+    );
+  });
+  const list = make("ol", { class: "distances", "aria-label": "Distance of every class, nearest first" }, ...rows);
+  const hidden = rows.filter((row) => row.hidden);
+  if (!hidden.length) return list;
+  const more = make("button", { type: "button", class: "quiet small", onclick: () => {
+    hidden.forEach((row) => (row.hidden = false));
+    more.remove();
+  } }, `Show the other ${hidden.length} classes`);
+  return make("div", {}, list, more);
+}
+
+function ranking(scores) {
+  return scores.map((_, index) => index).sort((first, second) => scores[first] - scores[second]);
+}
+
+function shorten(name) {
+  return name.length > 12 ? `${name.slice(0, 11)}…` : name;
+}

@@ -1,0 +1,13 @@
+// The page as one file: model and weights are written into it, nothing is fetched.
+
+import { Decoder } from "./decoder.js";
+import { Workbench } from "./deform.js";
+import { find, setUpTheme } from "./dom.js";
+import { showRun } from "./hero.js";
+import { bytesFromBase64 } from "./picture.js";
+
+const model = JSON.parse(find("#model").textContent);
+setUpTheme(find(".theme"));
+showRun(model);
+new Workbench(find("#prototypes"), new Decoder(model, bytesFromBase64(find("#weights").textContent.trim()).buffer), null);
+document.body.dataset.ready = "yes";

@@ -1,0 +1,119 @@
+// The run's test images, to choose one from.
+
+import { ask } from "./api.js";
+import { make } from "./dom.js";
+import { paint, unpack } from "./picture.js";
+
+const PAGE = 24;
+
+export class TestImages {
+  /** `chosen(index)` is called with the number of a test image. */
+  constructor(model, chosen) {
+    this.model = model;
+    this.chosen = chosen;
+    this.offset = 0;
+    this.show = make(
+      "select",
+      { onchange: () => this.restart() },
+      ...[["all", "All images"], ["mistakes", "Mistakes"], ["unknown", "Unknown (no hit)"], ["ambiguous", "Ambiguous (several hits)"]].map(
+        ([value, text]) => make("option", { value }, text),
+      ),
+    );
+    this.classes = make(
+      "select",
+      { onchange: () => this.restart() },
+      make("option", { value: "" }, "every class"),
+      ...model.classes.map((name, index) => make("option", { value: index }, name)),
+    );
+    this.status = make("p", { class: "status", role: "status" });
+    this.progress = make("progress", { max: 1, value: 0, "aria-label": "Test images looked at" });
+    this.grid = make("ul", { class: "test-grid" });
+    this.back = make("button", { type: "button", class: "quiet small", onclick: () => this.turn(-PAGE) }, "← Back");
+    this.next = make("button", { type: "button", class: "quiet small", onclick: () => this.turn(PAGE) }, "More →");
+    this.element = make(
+      "div",
+      { class: "test-images" },
+      make(
+        "div",
+        { class: "filters" },
+        make("label", {}, make("span", {}, "Show"), this.show),
+        make("label", {}, make("span", {}, "of"), this.classes),
+      ),
+      this.progress,
+      this.grid,
+      make("div", { class: "pager" }, this.back, this.status, this.next),
+    );
+  }
+
+  restart() {
+    this.offset = 0;
+    this.refresh();
+  }
+
+  turn(by) {
+    this.offset = Math.max(0, this.offset + by);
+    this.refresh();
+  }
+
+  /** Show a page, and come back as long as images are still being looked at. */
+  async refresh() {
+    clearTimeout(this.timer);
+    const query = new URLSearchParams({ show: this.show.value, class: this.classes.value, offset: this.offset, limit: PAGE });
+    let found;
+    try {
+      found = await ask(`/api/tests?${query}`);
+    } catch (error) {
+      this.status.textContent = error.message;
+      return;
+    }
+    const busy = found.state === "loading" || found.state === "scoring";
+    this.progress.hidden = !busy;
+    if (found.total) this.progress.value = found.done / found.total;
+    else this.progress.removeAttribute("value");
+    this.fill(found);
+    if (busy) this.timer = setTimeout(() => this.element.offsetParent && this.refresh(), 800);
+  }
+
+  fill(found) {
+    const key = JSON.stringify(found.images);
+    if (key !== this.filled) {
+      this.filled = key;
+      const pictures = unpack(found.pixels, this.model.shape);
+      this.grid.replaceChildren(...found.images.map((image, place) => this.makeTile(image, pictures[place])));
+    }
+    const last = Math.min(this.offset + PAGE, found.matching);
+    const far = found.state === "scoring" ? `, ${found.done.toLocaleString("en")} of ${found.total.toLocaleString("en")} looked at` : "";
+    if (found.state === "gone") this.status.textContent = `${found.message} Draw or upload one instead.`;
+    else if (found.state === "loading") this.status.textContent = "Loading the test images …";
+    else if (!found.matching) this.status.textContent = `There is none${far}.`;
+    else this.status.textContent = `${this.offset + 1}–${last} of ${found.matching.toLocaleString("en")}${far}`;
+    const none = !found.matching;
+    this.back.hidden = this.next.hidden = none;
+    this.back.disabled = this.offset === 0;
+    this.next.disabled = last >= found.matching;
+  }
+
+  makeTile(image, pixels) {
+    const canvas = make("canvas", { class: "picture", "aria-hidden": "true" });
+    paint(canvas, pixels, this.model.shape);
+    const [truth, guess] = [this.model.classes[image.label], this.model.classes[image.predicted]];
+    const wrong = image.label !== image.predicted;
+    const words = wrong ? `${truth} → ${guess}` : truth;
+    return make(
+      "li",
+      {},
+      make(
+        "button",
+        {
+          type: "button",
+          class: `test-tile${wrong ? " wrong" : ""}`,
+          "aria-label": `Test image ${image.index}: ${truth}${wrong ? `, taken for ${guess}` : ""}, ${image.verdict}`,
+          title: `${words}, distance ${image.score.toFixed(3)}, ${image.verdict}`,
+          onclick: () => this.chosen(image.index),
+        },
+        canvas,
+        make("span", {}, words),
+      ),
+    );
+  }
+}

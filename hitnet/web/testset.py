@@ -1,0 +1,124 @@
+"""The test images of a run, scored once in the background so that mistakes and doubts can be looked up."""
+
+import base64
+import time
+from dataclasses import dataclass
+from threading import Lock, Thread
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from hitnet.data import ImageSet, to_float
+from hitnet.interpret.verdicts import judge
+from hitnet.model import Model, evaluating
+from hitnet.training.evaluation import load_data
+from hitnet.training.run import Run
+
+BATCH = 64
+LARGEST_PAGE = 100
+
+Filter = Literal["all", "mistakes", "unknown", "ambiguous"]
+FILTERS: tuple[str, ...] = get_args(Filter)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What the network says of one test image."""
+
+    index: int
+    label: int
+    predicted: int
+    score: float
+    verdict: str | None
+
+
+class TestSet:
+    """Loaded when it is first asked for. `state` is waiting, loading, scoring, ready or gone."""
+
+    __test__ = False  # pytest: no test, in spite of the name
+
+    def __init__(self, run: Run, model: Model, model_lock: Lock) -> None:
+        self.run, self.model, self.model_lock = run, model, model_lock
+        self.state, self.message = "waiting", ""
+        self.images: ImageSet | None = None
+        self.scored: list[Scored] = []
+        self.start_lock = Lock()
+
+    def start(self) -> None:
+        """Begin in the background, once."""
+        with self.start_lock:
+            if self.state == "waiting":
+                self.state = "loading"
+                Thread(target=self._work, name="score test images", daemon=True).start()
+
+    def image(self, index: int) -> tuple[Tensor, int]:
+        """(pixels, label) of one test image: uint8 (channels, height, width)."""
+        if self.images is None:
+            raise ValueError(self.message or "the test images are still being loaded; try again in a moment")
+        if not 0 <= index < len(self.images):
+            raise ValueError(f"there is no test image {index}; there are {len(self.images)}, counted from 0")
+        return self.images.images[index], int(self.images.labels[index])
+
+    def page(self, show: str, class_index: int | None, offset: int, limit: int) -> dict[str, Any]:
+        """Some of the images scored so far, with their pixels, and how far the scoring is."""
+        found = [
+            scored
+            for scored in self.scored[:]
+            if (class_index is None or scored.label == class_index) and _belongs(scored, show)
+        ]
+        if show == "mistakes":
+            found.sort(key=lambda scored: scored.score)  # the surest mistakes first
+        elif show == "unknown":
+            found.sort(key=lambda scored: -scored.score)  # the farthest from every class first
+        chosen = found[offset : offset + limit]
+        pixels = b""
+        if chosen and self.images is not None:
+            pixels = self.images.images[[scored.index for scored in chosen]].numpy().tobytes()
+        return {
+            "state": self.state,
+            "message": self.message,
+            "done": len(self.scored),
+            "total": 0 if self.images is None else len(self.images),
+            "matching": len(found),
+            "images": [vars(scored) for scored in chosen],
+            "pixels": base64.b64encode(pixels).decode(),
+        }
+
+    def _work(self) -> None:
+        try:
+            images = self._load()
+        except Exception as error:  # whatever is wrong with the data, the rest of the page works
+            self.state, self.message = "gone", f"The test images of this run cannot be loaded: {error}"
+            return
+        self.images, self.state = images, "scoring"
+        for start in range(0, len(images), BATCH):
+            part = images.subset(torch.arange(start, min(start + BATCH, len(images))))
+            self.scored += self._score(part, start)
+            time.sleep(0.002)  # lets somebody else have the model's lock
+        self.state = "ready"
+
+    def _load(self) -> ImageSet:
+        data = load_data(self.run.config)
+        shape, classes = self.model.config.image_shape, self.model.config.class_names
+        if data.image_shape != shape or len(data.class_names) != len(classes):
+            raise ValueError(
+                f"{data.name} now holds {data.num_classes} classes of shape {data.image_shape}, "
+                f"the network knows {len(classes)} of {shape}"
+            )
+        return data.test
+
+    @torch.no_grad()
+    def _score(self, part: ImageSet, start: int) -> list[Scored]:
+        with self.model_lock, evaluating(self.model):
+            scores = self.model.head.score(self.model.capsules(to_float(part.images)))
+            predicted, verdicts = self.model.head.decide(scores), judge(self.model, scores)
+        own = scores.gather(1, predicted.unsqueeze(1)).squeeze(1)
+        rows = zip(part.labels.tolist(), predicted.tolist(), own.tolist(), verdicts, strict=True)
+        return [Scored(start + place, *row) for place, row in enumerate(rows)]
+
+
+def _belongs(scored: Scored, show: str) -> bool:
+    if show == "mistakes":
+        return scored.label != scored.predicted
+    return show == "all" or scored.verdict == show
