@@ -165,6 +165,96 @@ def export(run: RunFolder, format: Literal["html"] = "html", out: Path | None = 
     console.say(f"written to {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
+def prototypes(run: RunFolder, evolution: bool = False, data_dir: Path | None = None) -> None:
+    """Draw what each class looks like, and what each component of its capsule does, into RUN/plots.
+
+    Example: hitnet prototypes runs/mnist/hitnet-s0
+
+    Args:
+        run: A run folder.
+        evolution: Make a film of the prototypes through the epochs, of a run that was trained with --snapshots.
+        data_dir: Where data sets lie already.
+    """
+    from hitnet import console
+    from hitnet.interpret import atlas
+    from hitnet.training.reopen import reopen
+
+    opened = reopen(run)
+    if evolution:
+        console.say(f"written to {atlas.write_evolution(opened.model, run, opened.title)}")
+        return
+    quality = opened.quality(data_dir)
+    console.show_quality(quality, opened.title)
+    with console.progress("drawing", opened.model.head.num_classes) as done:
+        written = atlas.write_atlas(opened.model, quality, run / "plots", opened.title, done)
+    for path in written:
+        console.say(f"written to {path}")
+
+
+def explain(run: RunFolder, images: Annotated[tuple[Path, ...], tyro.conf.Positional], out: Path | None = None) -> None:
+    """Explain what the network sees in picture files: a decision card and its numbers (JSON) for each.
+
+    Example: hitnet explain runs/mnist/hitnet-s0 seven.png
+
+    Args:
+        run: A run folder or a model folder.
+        images: PNG, JPEG, WebP, BMP or GIF files of any size and colour.
+        out: Where the cards go; RUN/explanations if not given.
+    """
+    from hitnet import console
+    from hitnet.interpret.cards import write_cards
+    from hitnet.model import load
+
+    if not images:
+        raise ValueError("there is nothing to explain; name picture files after the run folder")
+    cards = write_cards(load(run), images, out or run / "explanations")
+    console.show_cards(cards)
+    if any(card.error for card in cards):
+        sys.exit(1)
+
+
+def augment(
+    run: RunFolder,
+    data: str | None = None,
+    out: Path | None = None,
+    per_image: int = 1,
+    tweak: float | None = None,
+    format: Literal["folder", "npz"] = "folder",
+    preview: bool = False,
+    seed: int = 0,
+    data_dir: Path | None = None,
+) -> None:
+    """Make new training images: the network deforms what it understood of each, and the details stay.
+
+    Example: hitnet augment runs/mnist/hitnet-s0 --out more-digits --per-image 3
+
+    Args:
+        run: A run folder whose network has a decoder.
+        data: Other images of the same classes, by name or path; the run's own if not given.
+        out: A new folder (or .npz file) with the training images, so many new ones for each, and the test images.
+        per_image: New images for each training image.
+        tweak: How far each component of the capsule moves at most; m/√n if not given (0.025 in the paper).
+        format: An image folder, or one .npz file; `hitnet train --data` takes both.
+        preview: Only draw the paper's figure, RUN/plots/hybrid.png.
+        seed: Where everything random comes from.
+        data_dir: Where data sets lie already.
+    """
+    from hitnet import console
+    from hitnet.interpret import multiply
+    from hitnet.training.reopen import reopen
+
+    if out is None and not preview:
+        raise ValueError("say where the new images go with --out FOLDER, or look at some with --preview")
+    opened = reopen(run)
+    images = opened.data(data, data_dir)
+    if out is None or preview:
+        path = multiply.write_preview(opened.model, images, run / "plots", tweak, seed)
+    else:
+        with console.progress("augmenting", len(images.train)) as done:
+            path = multiply.write_augmented(opened.model, images, out, per_image, tweak, seed, format, done)
+    console.say(f"written to {path}")
+
+
 def runs(folder: Annotated[Path, tyro.conf.Positional] = Path("runs")) -> None:
     """List training runs and how they ended.
 
@@ -186,6 +276,9 @@ VERBS: dict[str, Callable[..., None]] = {
     "train": train,
     "eval": evaluate,
     "predict": predict,
+    "prototypes": prototypes,
+    "explain": explain,
+    "augment": augment,
     "explore": explore,
     "export": export,
     "runs": runs,

@@ -1,7 +1,8 @@
 """What the command line shows: progress while training, tables afterwards."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from hitnet.data import Dataset
+from hitnet.interpret.cards import Card
 from hitnet.interpret.predict import Prediction
+from hitnet.interpret.statistics import Quality
 from hitnet.model import Model
 from hitnet.training.loop import Watcher
 from hitnet.training.run import Row, Run
@@ -87,6 +90,9 @@ def show_result(run: Run) -> None:
     _add(table, "parameters", f"{result['parameters']:,}")
     if result["decoder"]:
         _add(table, "decoder", result["decoder"])
+        found = Quality.from_json(result["quality"])
+        _add(table, "variation within classes explained (R²)", f"{found.r2:.2f}")
+        _add(table, "prototypes recognised as their class", f"{100 * found.prototypes_recognised:.0f} %")
     _add(table, "run folder", str(run.path))
     pictures = sorted((run.path / "plots").glob("*.png"))
     _add(table, "pictures", f"{', '.join(path.name for path in pictures)} in its plots/")
@@ -117,6 +123,45 @@ def show_predictions(predictions: Sequence[Prediction]) -> None:
                 table, found.file, found.class_name or "–", f"{found.score:.3f}", found.verdict or "–", found.note or ""
             )
     _show(table)
+
+
+def show_cards(cards: Sequence[Card]) -> None:
+    for card in cards:
+        say(f"{card.file}: not read: {card.error}" if card.error is not None else f"{card.file}: {card.words}")
+        if card.path is not None:
+            say(f"  {card.path}" + (f"  ({card.note})" if card.note else ""))
+
+
+def show_quality(found: Quality, title: str) -> None:
+    """What the capsules explain, in all and component by component, the most telling first."""
+    table = _table(["", ""], "lr", title)
+    table.show_header = False
+    _add(table, "variation within classes explained (R²)", f"{found.r2:.3f}")
+    _add(table, "prototypes recognised as their class", f"{100 * found.prototypes_recognised:.0f} %")
+    _add(table, "random samples recognised", f"{100 * found.samples_recognised:.1f} %")
+    _add(table, "measured on test images", f"{found.images:,}")
+    _show(table)
+    table = _table(["component", "explains alone", "changes a pixel by up to"], "lrr")
+    for feature in found.by_importance:
+        name = f"c{feature} (dead)" if feature in found.dead else f"c{feature}"
+        _add(table, name, f"{100 * found.component_gain[feature]:.1f} %", f"{100 * found.sweep_change[feature]:.0f} %")
+    _show(table)
+    say(f"dead components: {', '.join(f'c{feature}' for feature in found.dead) or 'none'}")
+
+
+@contextmanager
+def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, nothing elsewhere; call what it gives with the number of things done."""
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda done: bar.advance(task, done)
 
 
 def show_runs(runs: Sequence[Run]) -> None:

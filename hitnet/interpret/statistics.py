@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,9 +41,14 @@ class FeatureStatistics:
         return centre, ((weights * (deviation**2 + mean**2)).sum(0) - centre**2).clamp(min=0).sqrt()
 
 
-def feature_statistics(model: Model, images: Tensor, labels: Tensor, bins: int = 40) -> FeatureStatistics:
-    """Distribution of the true class's components over images; classes without images get NaN and empty histograms."""
-    own = true_capsules(model, images, labels).cpu()
+def feature_statistics(
+    model: Model, images: Tensor, labels: Tensor, bins: int = 40, *, capsules: Tensor | None = None
+) -> FeatureStatistics:
+    """Distribution of the true class's components over images; classes without images get NaN and empty histograms.
+
+    `capsules` are the true class's, where they are known already.
+    """
+    own = (true_capsules(model, images, labels) if capsules is None else capsules).cpu()
     labels = labels.cpu()
     classes, dims, width = model.head.num_classes, model.head.capsule_dim, unit(model)
     low, high = max(0.0, CENTRE - 4 * width), min(1.0, CENTRE + 4 * width)
@@ -145,16 +150,25 @@ class FeatureSummary:
     """m/√n; the mean is expected at 0.5."""
 
 
-def measure(model: Model, data: ImageSet, limit: int = 10_000) -> tuple[Quality, FeatureSummary | None]:
-    """Quality and, of a Hit-or-Miss network, the summary of its components, on at most `limit` of the images."""
+class Measured(NamedTuple):
+    """All numbers about capsules and their drawings; the features of Hit-or-Miss networks only."""
+
+    quality: Quality
+    features: FeatureSummary | None
+    statistics: FeatureStatistics | None
+
+
+def measure(model: Model, data: ImageSet, limit: int = 10_000) -> Measured:
+    """Measure on at most `limit` of the images."""
     if len(data) > limit:
         data = data.subset(stratified_subset(data.labels, limit, torch.Generator().manual_seed(0)))
     images = to_float(data.images)
     own = true_capsules(model, images, data.labels)
-    summary = None
-    if isinstance(model.head, HitOrMissHead):
-        summary = FeatureSummary(float(own.mean()), float(own.std(correction=0)), unit(model))
-    return quality(model, images, data.labels, capsules=own), summary
+    found = quality(model, images, data.labels, capsules=own)
+    if not isinstance(model.head, HitOrMissHead):
+        return Measured(found, None, None)
+    summary = FeatureSummary(float(own.mean()), float(own.std(correction=0)), unit(model))
+    return Measured(found, summary, feature_statistics(model, images, data.labels, capsules=own))
 
 
 @torch.no_grad()

@@ -34,6 +34,14 @@ class RunOptions:
     """Training images are moved by up to this many whole pixels each way."""
     flip: bool = False
     """Mirror half of the training images."""
+    augment: Literal["none", "shift", "hybrid"] = "shift"
+    """none leaves training images where they are; hybrid lets a trained network deform them after the shift."""
+    teacher: Path | None = None
+    """The run whose network deforms the images (hybrid only)."""
+    hybrid_fraction: float = 1.0
+    """How much of each batch is deformed; the rest is only shifted."""
+    snapshots: bool = False
+    """Keep the decoder after each epoch: `hitnet prototypes RUN --evolution` makes a film of them."""
     ema: float = 0.0
     """Average the weights over the steps with this decay (0.999, say) and keep the average; 0 keeps the last ones."""
     train_images: int | None = None
@@ -77,6 +85,12 @@ class TrainConfig(NetworkOptions, RunOptions):
             )
         if not 0 <= self.ema < 1 or not 0 <= self.validation < 1:
             raise ValueError(f"ema and validation must lie in [0, 1), got {self.ema} and {self.validation}")
+        if not 0 <= self.hybrid_fraction <= 1:
+            raise ValueError(f"hybrid_fraction must lie in [0, 1], got {self.hybrid_fraction}; 1 deforms every image")
+        if (self.augment == "hybrid") != (self.teacher is not None):
+            raise ValueError("augment hybrid and a teacher go together: --augment hybrid --teacher RUN")
+        if self.augment == "none" and self.flip:
+            raise ValueError("augment none leaves the images as they are, flip mirrors them; choose one of them")
         if self.patience and not self.validation:
             raise ValueError("patience needs a validation split to watch; add validation=0.1, say")
 

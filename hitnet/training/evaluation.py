@@ -92,6 +92,19 @@ def evaluate(model: Model, data: ImageSet, *, batch_size: int = 512, team: Team 
 def evaluate_run(path: Path, source: str | None = None, data_dir: Path | None = None) -> tuple[dict[str, Any], Path]:
     """Measure a run's model on its own test images, or on those of another `source`: (numbers, their file)."""
     run, model = Run.open(path), load(path)
+    data = data_for(run, model, source, data_dir)
+    content = {
+        "data": data.name,
+        "notes": list(data.notes),
+        **evaluate(model, data.test).to_json(model.config.class_names),
+    }
+    file = run.path / f"eval-{data.name}.json"
+    write_json(file, content)
+    return content, file
+
+
+def data_for(run: Run, model: Model, source: str | None = None, data_dir: Path | None = None) -> Dataset:
+    """A run's own data, or those of another `source`, if they fit its model."""
     config, expected, names = run.config, model.config.image_shape, model.config.class_names
     if source is None:
         data = load_data(replace(config, data_dir=data_dir or config.data_dir))
@@ -100,7 +113,7 @@ def evaluate_run(path: Path, source: str | None = None, data_dir: Path | None = 
         data = load_dataset(source, data_dir=data_dir or config.data_dir, image_size=size, skip_bad=config.skip_bad)
     if data.image_shape != expected or data.num_classes != len(names):
         raise ValueError(
-            f"{path} knows {len(names)} classes of images of shape {expected}, got {data.num_classes} classes of "
+            f"{run.path} knows {len(names)} classes of images of shape {expected}, got {data.num_classes} classes of "
             f"{data.image_shape} in {data.name}; choose data of the same kind"
         )
     if data.class_names != names:
@@ -108,10 +121,7 @@ def evaluate_run(path: Path, source: str | None = None, data_dir: Path | None = 
             f"the classes of {data.name} have other names, {_listed(data.class_names)}; taken in the order of the run's"
         )
         data = replace(data, notes=(*data.notes, note))
-    content = {"data": data.name, "notes": list(data.notes), **evaluate(model, data.test).to_json(names)}
-    file = run.path / f"eval-{data.name}.json"
-    write_json(file, content)
-    return content, file
+    return data
 
 
 def _listed(names: tuple[str, ...], most: int = 5) -> str:

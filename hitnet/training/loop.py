@@ -12,7 +12,9 @@ from torch import Tensor
 
 from hitnet.data import Batches, Dataset, ImageSet, stratified_split, stratified_subset
 from hitnet.files import sweep
+from hitnet.interpret.snapshots import write_snapshot
 from hitnet.model import Loss, Model
+from hitnet.training.augmentation import Augmentation, make_augmentation
 from hitnet.training.config import TrainConfig
 from hitnet.training.devices import Team, autocast, choose_device, choose_precision, join_team
 from hitnet.training.evaluation import evaluate, load_data
@@ -66,6 +68,7 @@ class Job:
     config: TrainConfig
     data: Dataset
     batches: Batches
+    augment: Augmentation
     held_out: dict[str, ImageSet]
     """What is measured after each epoch, by name: test, and validation if there is any."""
     state: State
@@ -88,16 +91,19 @@ def prepare(config: TrainConfig) -> Iterator[Job]:
         batches = Batches(
             training,
             config.batch_size,
-            shift=config.shift,
+            shift=0 if config.augment == "none" else config.shift,
             flip=config.flip,
             generator=state.generator,
             rank=team.rank,
             world_size=team.size,
         )
+        augment = make_augmentation(config, data, state.generator, device, team)
+        if config.snapshots and state.model.decoder is None:
+            raise ValueError(f"{config.model} has no decoder, so there is nothing to keep; leave --snapshots out")
         held_out = {"test": data.test.to(device)}
         if validation is not None:
             held_out = {"validation": validation, **held_out}
-        yield Job(config, data, batches, held_out, state, device, precision, team)
+        yield Job(config, data, batches, augment, held_out, state, device, precision, team)
 
 
 def _train(run: Run, job: Job, watcher: Watcher) -> Run:
@@ -112,6 +118,7 @@ def _train(run: Run, job: Job, watcher: Watcher) -> Run:
             rate = learning_rate(config, state.epoch + index / len(batches))
             for group in state.optimizer.param_groups:
                 group["lr"] = rate
+            images = job.augment(images, labels)
             with autocast(job.device, job.precision):
                 out = network(images, labels)
                 loss = state.model.loss(out, images, labels)
@@ -137,6 +144,8 @@ def _train(run: Run, job: Job, watcher: Watcher) -> Run:
         if team.leads:
             if state.best_epoch(config.patience) == state.epoch:
                 state.result.save(run.path / "model")
+            if config.snapshots:
+                write_snapshot(state.result, run.path, state.epoch)
             run.write_metrics(state.rows)
             state.save(run)
         watcher.epoch_ended(row)

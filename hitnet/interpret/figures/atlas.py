@@ -105,4 +105,4 @@ def _component(feature: int, quality: Quality | None) -> str:
         return f"component {feature}"
     if feature in quality.dead:
         return f"c{feature}   dead"
-    return f"c{feature}   {100 * quality.component_gain[feature]:.1f} %".replace("-", "−")
+    return f"c{feature}   {round(100 * quality.component_gain[feature], 1) + 0:.1f} %".replace("-", "−")
