@@ -324,10 +324,10 @@ class SpectralConv2d(nn.Conv2d):
 
     def plan(self, like: Tensor, shape: Sequence[int]) -> Plan | None:
         """How to convolve inputs of this shape, of the type of `like`; None: by the plain convolution."""
-        outputs = output_size(self, shape)
-        if self.spectral is False or outputs is None or like.device.type != "cpu" or is_traced():
+        if self.spectral is False or like.device.type != "cpu" or is_traced():
             return None
-        if like.dtype not in (torch.float32, torch.float64) or like.dtype != self.weight.dtype:
+        outputs = output_size(self, shape)
+        if outputs is None or like.dtype not in (torch.float32, torch.float64) or like.dtype != self.weight.dtype:
             return None
         plan = Plan(*map(best_axis, outputs, self.kernel_size, self.stride))
         direct = shape[0] * outputs[0] * outputs[1] * self.weight.numel()
@@ -366,11 +366,12 @@ def conv_relu_conv(images: Tensor, first: nn.Conv2d, second: SpectralConv2d) -> 
     A first convolution with few channels is one matrix product over patches, and patches can be taken in any order:
     here in the one that `second` multiplies in.
     """
-    size = output_size(first, images.shape)
-    shape = (len(images), first.out_channels, *(size or (0, 0)))
+    by_patches = first.weight[0].numel() <= first.out_channels and second.padding == (0, 0)
+    watched = has_hooks(first) or has_hooks(second) or is_traced()
+    size = output_size(first, images.shape) if by_patches and not watched else None
+    shape = (len(images), first.out_channels, *size) if size else ()
     plan = second.plan(images, shape)
-    small_patches = first.weight[0].numel() <= first.out_channels
-    if plan is None or not small_patches or second.padding != (0, 0) or has_hooks(first) or has_hooks(second):
+    if plan is None:
         result: Tensor = second(torch.relu(first(images)))
         return result
     (k1, k2), (s1, s2) = first.kernel_size, first.stride
