@@ -23,6 +23,7 @@ memory: (row, column, image, channel). Large images are cut into overlapping til
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -38,6 +39,8 @@ __all__ = ["SpectralConv2d", "conv_relu_conv"]
 # The real points but ∞: numbers with their negative inverses, for then large and small powers keep the balance.
 REAL_POINTS = (1.0, -1.0, 0.0, 0.5, -2.0, 2.0, -0.5)
 LARGEST_TILE = 16
+# Without gradients more images go in parts, whose intermediate results stay in the processor's cache.
+LARGEST_BATCH = 128
 
 
 def real_points(size: int) -> int:
@@ -231,23 +234,26 @@ class _Multiply(torch.autograd.Function):
         spectra, kernels = ctx.saved_tensors[:half], ctx.saved_tensors[half:]
         wants_weight, wants_input = ctx.needs_input_grad[1], any(ctx.needs_input_grad[2:])
         grad = transform(transposed(plan.output(dtype)), grad_output)
-        grad_weight = grad.new_empty(ctx.weight_shape) if wants_weight else None
+        filters, channels, *kernel_size = ctx.weight_shape
+        grad_taps = grad.new_empty(*kernel_size, filters, channels) if wants_weight else None
         grad_inputs: list[Tensor | None] = []
         for phase, spectrum, kernel in zip(plan.phases(dtype), spectra, kernels, strict=True):
             grid = len(phase.input[0]), len(phase.input[1])
             if phase.row == 0:
                 grad_column = grad[:, : grid[1]].flatten(0, 1)
             grad_products = grad_column[: phase.products]
-            if grad_weight is not None:
+            if grad_taps is not None:
                 grad_kernel = torch.bmm(grad_products.mT, spectrum).unflatten(0, grid)
-                taps = transform(transposed(phase.kernel), grad_kernel).permute(2, 3, 0, 1)
-                grad_weight[:, :, phase.row :: plan.rows.stride, phase.column :: plan.columns.stride] = taps
+                taps = grad_taps[phase.row :: plan.rows.stride, phase.column :: plan.columns.stride]
+                taps.copy_(transform(transposed(phase.kernel), grad_kernel))
             if wants_input:
                 grad_spectrum = torch.bmm(grad_products, kernel.mT).unflatten(0, grid)
                 grad_inputs.append(transform(transposed(phase.input), grad_spectrum))
             else:
                 grad_inputs.append(None)
-        return None, grad_weight, *grad_inputs
+        # As one transposition of a matrix, which is faster than a permutation of four axes.
+        grad_weight = grad_taps.view(math.prod(kernel_size), -1).T.contiguous() if grad_taps is not None else None
+        return None, grad_weight.view(ctx.weight_shape) if grad_weight is not None else None, *grad_inputs
 
 
 def windows(plan: Plan, x: Tensor) -> list[Tensor]:
@@ -319,6 +325,8 @@ class SpectralConv2d(nn.Conv2d):
         plan = self.plan(x, x.shape)
         if plan is None:
             return super().forward(x)
+        if len(x) > LARGEST_BATCH and not torch.is_grad_enabled():
+            return torch.cat([self.forward(part) for part in x.split(LARGEST_BATCH)])
         inputs = windows(plan, pad(x, self, plan.rows.span, plan.columns.span))
         return self.multiply(plan, inputs, x.shape).contiguous()
 
@@ -374,8 +382,13 @@ def conv_relu_conv(images: Tensor, first: nn.Conv2d, second: SpectralConv2d) -> 
     if plan is None:
         result: Tensor = second(torch.relu(first(images)))
         return result
+    if len(images) > LARGEST_BATCH and not torch.is_grad_enabled():
+        return torch.cat([conv_relu_conv(part, first, second) for part in images.split(LARGEST_BATCH)])
     (k1, k2), (s1, s2) = first.kernel_size, first.stride
     needed = (plan.rows.span - 1) * s1 + k1, (plan.columns.span - 1) * s2 + k2
     patches = pad(images, first, *needed).unfold(2, k1, s1).unfold(3, k2, s2)
-    hidden = [F.linear(p, first.weight.flatten(1), first.bias).relu_() for p in windows(plan, patches)]
+    hidden = []
+    for phase in windows(plan, patches):
+        rows = F.linear(phase.flatten(0, 2), first.weight.flatten(1), first.bias).relu_()
+        hidden.append(rows.view(*phase.shape[:3], -1))
     return second.multiply(plan, hidden, shape)

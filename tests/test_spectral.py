@@ -335,6 +335,15 @@ def test_two_convolutions_at_once_equal_one_after_the_other(channels, size, padd
     assert (found.double() - expected).abs().max() <= TOLERANCE * expected.abs().max()
 
 
+def test_many_images_without_gradients_equal_those_images_one_part_at_a_time():
+    first, second = nn.Conv2d(1, 32, 5), forced(32, 4, 9, stride=2)
+    images = torch.rand(300, 1, 24, 24)
+    with torch.no_grad():
+        expected = F.conv2d(first(images).relu(), second.weight, second.bias, 2)
+        torch.testing.assert_close(conv_relu_conv(images, first, second), expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(second(first(images).relu()), expected, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
