@@ -1,0 +1,271 @@
+"""What training does to the weights, and what it never does."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import snapshot, write_squares
+
+import hitnet
+from hitnet.data import load_dataset, to_float
+from hitnet.model import Loss, Model, create_model
+from hitnet.training import loop
+from hitnet.training.config import TrainConfig
+from hitnet.training.evaluation import Evaluation, evaluate
+from hitnet.training.loop import TrainingStopped, Watcher, learning_rate
+from hitnet.training.run import Row, Run
+
+Settings = Callable[..., TrainConfig]
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+def weights(run: Run) -> bytes:
+    return (run.path / "model" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "progress", "expected"),
+    [
+        ("constant", 0, 0.001),
+        ("constant", 9.9, 0.001),
+        ("decay", 0, 0.001),
+        ("decay", 0.99, 0.001),
+        ("decay", 1, 0.00095),
+        ("decay", 2.5, 0.0009025),
+        # One cycle of 10 epochs: up from a twentieth in the first 2, then half a cosine down to 0.
+        ("one-cycle", 0, 0.00005),
+        ("one-cycle", 1, 0.000525),
+        ("one-cycle", 2, 0.001),
+        ("one-cycle", 4, 0.001 * 0.5 * (1 + math.sqrt(0.5))),
+        ("one-cycle", 6, 0.0005),
+        ("one-cycle", 10, 0.0),
+    ],
+)
+def test_schedules_follow_values_computed_by_hand(schedule, progress, expected):
+    config = TrainConfig(schedule=schedule, epochs=10, learning_rate=0.001)
+    assert learning_rate(config, progress) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_rate_changes_with_every_step_and_the_optimizer_gets_it(settings: Settings):
+    config = settings(schedule="one-cycle", epochs=2)
+    rates = []
+
+    class Reads(Watcher):
+        def stepped(self, images: int, loss: float) -> None:
+            rates.append(job.state.optimizer.param_groups[0]["lr"])
+
+    with loop.prepare(config) as job:
+        run = Run(config.out / "x")
+        run.create(config, {"data": job.data.fingerprint})
+        loop._train(run, job, Reads())
+    assert rates == pytest.approx([learning_rate(config, step / 3) for step in range(6)])
+    assert [row["learning_rate"] for row in run.metrics] == pytest.approx([rates[2], rates[5]])
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(settings: Settings, tmp_path: Path):
+    first, again, other = (
+        hitnet.train(settings(seed=seed, out=tmp_path / out)) for seed, out in ((1, "a"), (1, "b"), (2, "a"))
+    )
+    assert weights(first) == weights(again)
+    assert (first.path / "metrics.csv").read_bytes() == (again.path / "metrics.csv").read_bytes()
+    assert weights(first) != weights(other)
+
+
+def test_training_learns_the_squares(settings: Settings):
+    run = hitnet.train(settings(epochs=12, norm_momentum=0.1, learning_rate=0.003))
+    assert run.metrics[-1]["train_loss"] < 0.5 * run.metrics[0]["train_loss"]
+    assert run.result["test"]["error"] < 10
+
+
+@pytest.mark.parametrize("model", ["n1", "n2", "capsnet", "resnet18-hom"])
+def test_other_networks_train_through_the_same_loop(model: str, settings: Settings):
+    run = hitnet.train(settings(model=model, width=8, epochs=1, train_images=12))
+    assert math.isfinite(run.metrics[0]["test_loss"])
+    assert run.result["model"] == model
+
+
+def test_the_test_images_change_nothing_but_the_test_numbers(settings: Settings, tmp_path: Path):
+    others = write_squares(tmp_path / "others.npz", test=12, test_seed=5)
+    config = settings(ema=0.9, validation=0.25, patience=2, epochs=4)
+    first, second = hitnet.train(config), hitnet.train(replace(config, data=str(others)))
+    assert weights(first) == weights(second)
+    without_test = [
+        [{k: v for k, v in row.items() if "test" not in k} for row in run.metrics] for run in (first, second)
+    ]
+    assert without_test[0] == without_test[1]
+    assert first.result["test"] != second.result["test"]
+
+
+def test_the_average_of_the_weights_equals_a_naive_running_average(settings: Settings):
+    class Averages(Watcher):
+        average: dict[str, torch.Tensor] = {}  # noqa: RUF012
+
+        def started(self, run: Run, data: object, model: Model, epochs_done: int, batches: int) -> None:
+            self.model = model
+
+        def stepped(self, images: int, loss: float) -> None:
+            now = {name: value.clone() for name, value in self.model.state_dict().items() if value.is_floating_point()}
+            before = self.average or now
+            self.average = {name: 0.9 * before[name] + 0.1 * now[name] for name in now}
+
+    watcher = Averages()
+    run = hitnet.train(settings(ema=0.9), watcher=watcher)
+    kept = hitnet.load(run.path).state_dict()
+    for name, value in watcher.average.items():
+        torch.testing.assert_close(kept[name], value, rtol=1e-5, atol=1e-6)
+    differs = [not torch.equal(value, watcher.model.state_dict()[name]) for name, value in kept.items()]
+    assert any(differs), "the average is not the last weights"
+
+
+@pytest.mark.parametrize("name", ["hitnet", "n1"])
+def test_evaluation_equals_a_loop_over_single_images(name: str, squares: Path):
+    data = load_dataset(squares).test
+    model = create_model(name, (1, 28, 28), 3, width=8)
+    measured = evaluate(model, data, batch_size=7)
+    model.eval()
+    confusion, losses = [[0] * 3 for _ in range(3)], []
+    for image, label in zip(to_float(data.images), data.labels, strict=True):
+        out = model(image[None], label[None])
+        scores = out.scores[0].tolist()
+        answer = scores.index(min(scores) if name == "hitnet" else max(scores))
+        confusion[int(label)][answer] += 1
+        losses.append(model.loss(out, image[None], label[None]).total.item())
+    assert measured.confusion.tolist() == confusion
+    assert measured.loss == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+    mistakes = 30 - sum(confusion[index][index] for index in range(3))
+    assert (measured.mistakes, measured.count, measured.error) == (mistakes, 30, pytest.approx(mistakes / 0.3))
+
+
+def test_evaluation_counts_the_mistakes_of_each_class():
+    measured = Evaluation(torch.tensor([[5, 1, 3], [0, 4, 0], [0, 0, 0]]), loss=0.5)
+    assert measured.per_class(("ant", "bee", "cow")) == [
+        {"class": "ant", "images": 9, "mistakes": 4, "error": pytest.approx(400 / 9), "as": "cow"},
+        {"class": "bee", "images": 4, "mistakes": 0, "error": 0.0, "as": None},
+        {"class": "cow", "images": 0, "mistakes": 0, "error": None, "as": None},
+    ]
+
+
+def test_train_images_takes_a_balanced_subset_and_validation_a_part_of_it(settings: Settings):
+    with loop.prepare(settings(train_images=30, validation=0.2)) as job:
+        training, validation = job.batches.data, job.held_out["validation"]
+    assert training.labels.bincount().tolist() == [8, 8, 8]
+    assert validation.labels.bincount().tolist() == [2, 2, 2]
+    seen = {image.numpy().tobytes() for image in training.images}
+    assert not seen & {image.numpy().tobytes() for image in validation.images}
+
+
+def test_patience_stops_and_keeps_the_best_epoch(settings: Settings, monkeypatch: pytest.MonkeyPatch):
+    errors = iter([50.0, 30.0, 20.0, 20.0, 40.0, 10.0])
+
+    def scripted(model: Model, images: object, **_: object) -> Evaluation:
+        # 19 of 96 images are held out; the 30 test images get a constant answer.
+        percent = next(errors) if len(images) != 30 else 0.0  # type: ignore[arg-type]
+        return Evaluation(torch.tensor([[1000 - int(10 * percent), int(10 * percent)], [0, 0]]), loss=1.0)
+
+    class Keeps(Watcher):
+        def started(self, run: Run, data: object, model: Model, epochs_done: int, batches: int) -> None:
+            self.model, self.epochs = model, []
+
+        def epoch_ended(self, row: Row) -> None:
+            self.epochs.append({name: value.clone() for name, value in self.model.state_dict().items()})
+
+    monkeypatch.setattr(loop, "evaluate", scripted)
+    watcher = Keeps()
+    run = hitnet.train(settings(validation=0.2, patience=2, epochs=20), watcher=watcher)
+    assert [row["validation_error"] for row in run.metrics] == [50, 30, 20, 20, 40]
+    assert (run.result["epochs"], run.result["kept_epoch"]) == (5, 3)
+    for name, value in hitnet.load(run.path).state_dict().items():
+        torch.testing.assert_close(value, watcher.epochs[2][name], rtol=0, atol=0)
+
+
+class TestALossThatIsNotFinite:
+    def test_tells_epoch_batch_and_cause_and_keeps_the_last_good_state(
+        self, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ):
+        uninterrupted = hitnet.train(settings(out=tmp_path / "other"))
+        steps = iter(range(100))
+        real = Model.loss
+
+        def breaks(model: Model, *arguments: torch.Tensor) -> Loss:
+            loss = real(model, *arguments)  # type: ignore[arg-type]
+            # Two epochs of 3 batches; evaluation asks for a loss too, once an epoch.
+            return loss if next(steps) != 5 else loss._replace(total=loss.total * math.nan)
+
+        monkeypatch.setattr(Model, "loss", breaks)
+        config = settings()
+        with pytest.raises(
+            TrainingStopped, match=r"loss became nan in epoch 2, batch 2, .* rate is too high"
+        ) as stopped:
+            hitnet.train(config)
+        run = Run.named(config, "squares")
+        assert str(run.path) in str(stopped.value)
+        assert [row["epoch"] for row in run.metrics] == [1]
+        monkeypatch.setattr(Model, "loss", real)
+        assert weights(loop.resume(run.path)) == weights(uninterrupted)
+
+    def test_a_rate_far_too_high_is_stopped_before_it_is_saved(self, settings: Settings):
+        with pytest.raises(TrainingStopped, match="learning rate 1e.30"):
+            hitnet.train(settings(learning_rate=1e30, epochs=5))
+
+    def test_weights_broken_by_the_last_step_of_an_epoch_are_not_saved(self, settings: Settings):
+        class Breaks(Watcher):
+            steps = 0
+
+            def started(self, run: Run, data: object, model: Model, epochs_done: int, batches: int) -> None:
+                self.model = model
+
+            def stepped(self, images: int, loss: float) -> None:
+                self.steps += 1
+                if self.steps == 6:
+                    next(self.model.parameters()).data.fill_(math.nan)
+
+        config = settings()
+        with pytest.raises(TrainingStopped, match="weights are not finite any more in epoch 2, batch 3"):
+            hitnet.train(config, watcher=Breaks())
+        kept = hitnet.load(Run.named(config, "squares").path)
+        assert all(value.isfinite().all() for value in kept.state_dict().values())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": "lenet-hom"}, "there is no model 'lenet-hom'; did you mean 'lenet5-hom'"),
+        ({"train_images": 2}, "3 classes"),
+        ({"device": "gpu"}, "device 'gpu' cannot be used"),
+        ({"data": "mnst"}, "did you mean mnist"),
+        ({"hit_radius": 2.0}, "hit_radius < miss_radius"),
+        ({"validation": 0.99, "train_images": 3}, "at least 2 images of each class"),
+    ],
+)
+def test_a_wrong_setting_leaves_no_trace_and_never_costs_a_former_run(
+    options: dict[str, object], message: str, settings: Settings, tmp_path: Path
+):
+    config = settings(epochs=1)
+    before = snapshot(hitnet.train(config).path)
+    with pytest.raises(ValueError, match=message):
+        hitnet.train(replace(config, **options), overwrite=True)
+    assert snapshot(Run.named(config, "squares").path) == before
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["squares"]
+    assert [path.name for path in (tmp_path / "runs" / "squares").iterdir()] == ["lenet5-hom-s0"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"batch_size": 1}, "batch_size must be at least 2, got 1"),
+        ({"threads": 0}, "threads must be at least 1, got 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive and finite, got 0.0"),
+        ({"learning_rate": math.nan}, "learning_rate must be positive and finite, got nan"),
+        ({"ema": 1.0}, "ema and validation must lie in"),
+        ({"patience": 3}, "patience needs a validation split"),
+        ({"seed": -1}, "seed must be at least 0"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_at_once(options: dict[str, object], message: str):
+    with pytest.raises(ValueError, match=message):
+        TrainConfig(**options)  # type: ignore[arg-type]

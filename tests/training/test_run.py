@@ -1,0 +1,147 @@
+"""A run folder: what is in it, and who may replace it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tiny import snapshot, write_squares
+
+import hitnet
+from hitnet.training.config import TrainConfig
+from hitnet.training.evaluation import evaluate_run
+from hitnet.training.run import Run, find_runs
+
+Settings = Callable[..., TrainConfig]
+
+
+@pytest.fixture
+def run(settings: Settings) -> Run:
+    return hitnet.train(settings(ema=0.5, validation=0.25, seed=4))
+
+
+def test_a_finished_run_folder_is_complete(run: Run, settings: Settings, tmp_path: Path):
+    assert run.path == tmp_path / "runs" / "squares" / "lenet5-hom-s4"
+    assert set(snapshot(run.path)) == {
+        "args.json",
+        "env.json",
+        "metrics.csv",
+        "model/config.json",
+        "model/model.safetensors",
+        "plots/confusion.png",
+        "plots/curves.png",
+        "plots/prototypes.png",
+        "result.json",
+    }
+    assert run.config == settings(ema=0.5, validation=0.25, seed=4)
+
+    environment = json.loads((run.path / "env.json").read_text())
+    expected = {"hitnet", "torch", "numpy", "python", "platform", "processor", "cores", "threads", "processes"}
+    expected |= {"device", "precision", "git", "data", "command", "started"}
+    assert set(environment) == expected
+    assert (environment["torch"], environment["threads"], environment["processes"]) == (torch.__version__, 1, 1)
+
+    assert [row["epoch"] for row in run.metrics] == [1, 2, 3]
+    splits = {f"{split}_{what}" for split in ("train", "validation", "test") for what in ("error", "loss")}
+    assert splits <= set(run.metrics[0])
+
+    result = run.result
+    assert (result["data"], result["model"], result["epochs"], result["kept_epoch"]) == ("squares", "lenet5-hom", 3, 3)
+    assert result["test"]["error"] == run.metrics[-1]["test_error"]
+    assert sum(map(sum, result["test"]["confusion"])) == result["test"]["images"] == 30
+
+    for picture in (run.path / "plots").iterdir():
+        with Image.open(picture) as image:
+            image.load()
+            assert image.format == "PNG"
+            assert min(image.size) > 100
+            assert len(set(image.convert("L").tobytes())) > 10, f"{picture.name} is blank"
+
+
+def test_the_kept_model_gives_the_reported_error(run: Run):
+    content, file = evaluate_run(run.path)
+    assert content["error"] == run.result["test"]["error"]
+    assert content["confusion"] == run.result["test"]["confusion"]
+    assert file == run.path / "eval-squares.json"
+    assert json.loads(file.read_text()) == content
+
+
+@pytest.mark.usefixtures("no_pictures")
+class TestASecondRunIntoTheSameFolder:
+    def test_is_refused_with_the_remedy(self, settings: Settings):
+        run = hitnet.train(settings())
+        before = snapshot(run.path)
+        with pytest.raises(FileExistsError, match=r"\(finished\); choose another --seed or --out, .* --overwrite"):
+            hitnet.train(settings(epochs=1))
+        assert snapshot(run.path) == before
+
+    def test_is_told_to_resume_where_the_first_was_stopped(self, settings: Settings):
+        run = hitnet.train(settings())
+        (run.path / "result.json").unlink()
+        with pytest.raises(FileExistsError, match=f"go on with hitnet train --resume {run.path}"):
+            hitnet.train(settings(epochs=1))
+
+    def test_replaces_it_whole_when_asked_to(self, settings: Settings):
+        run = hitnet.train(settings())
+        (run.path / "eval-squares.json").write_text("{}")
+        hitnet.train(settings(epochs=1), overwrite=True)
+        assert run.result["epochs"] == 1
+        assert not (run.path / "eval-squares.json").exists()
+
+    def test_may_use_a_folder_that_a_kill_left_before_it_was_a_run(self, settings: Settings):
+        run = Run.named(settings(), "squares")
+        run.path.mkdir(parents=True)
+        (run.path / ".env.json.0a1b2c3d.part").write_bytes(b"{")
+        (run.path / "env.json").write_bytes(b"{}")
+        assert hitnet.train(settings(epochs=1)).is_finished
+        assert not list(run.path.glob(".*"))
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match=r"there is no run in .*nowhere: expected args.json"):
+        Run.open(tmp_path / "nowhere")
+
+
+def test_a_path_with_spaces_is_quoted_in_the_command_to_type(tmp_path: Path):
+    assert Run(tmp_path / "my runs").resume_command == f"hitnet train --resume '{tmp_path}/my runs'"
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_runs_are_found_at_any_depth_and_an_unfinished_one_has_no_result(settings: Settings, tmp_path: Path):
+    hitnet.train(settings(epochs=1))
+    other = hitnet.train(settings(epochs=1, out=tmp_path / "runs" / "deeper"))
+    (other.path / "result.json").unlink()
+    found = {run.path: run for run in find_runs(tmp_path / "runs")}
+    assert len(found) == 2
+    with pytest.raises(ValueError, match="is not finished; go on with it: hitnet train --resume"):
+        _ = found[other.path].result
+
+
+@pytest.mark.usefixtures("no_pictures")
+class TestEvaluationOnOtherData:
+    def test_says_that_the_classes_have_other_names(self, settings: Settings, tmp_path: Path):
+        run = hitnet.train(settings(epochs=1))
+        arrays = dict(np.load(settings().data))
+        np.savez(tmp_path / "named.npz", **arrays, class_names=np.array(["left", "middle", "right"]))
+        content, file = evaluate_run(run.path, str(tmp_path / "named.npz"))
+        assert content["error"] == run.result["test"]["error"]
+        assert any("other names, left, middle, right" in note for note in content["notes"])
+        assert file.name == "eval-named.json"
+
+    def test_refuses_another_number_of_classes(self, settings: Settings, tmp_path: Path):
+        run = hitnet.train(settings(epochs=1))
+        with pytest.raises(ValueError, match="knows 3 classes .* got 2 classes"):
+            evaluate_run(run.path, str(write_squares(tmp_path / "two.npz", classes=2)))
+
+    def test_resizes_to_what_the_network_knows_and_says_so(self, settings: Settings, tmp_path: Path):
+        run = hitnet.train(replace(settings(epochs=1)))
+        arrays = dict(np.load(settings().data))
+        arrays |= {name: arrays[name].repeat(2, axis=1).repeat(2, axis=2) for name in ("x_train", "x_test")}
+        np.savez(tmp_path / "large.npz", **arrays)
+        content, _ = evaluate_run(run.path, str(tmp_path / "large.npz"))
+        assert content["images"] == 30
+        assert any("28×28 from 56×56" in note for note in content["notes"])
