@@ -7,6 +7,7 @@ from torch import Tensor
 
 from hitnet.checks import check_labels
 from hitnet.interpret.prototypes import draw, unit
+from hitnet.layer import HitOrMiss
 from hitnet.model import Model, evaluating
 
 
@@ -45,7 +46,9 @@ class HybridAugmentation:
         # Drawn where the generator lives, so that one seed gives the same images on every device.
         device = None if generator is None else generator.device
         moves = self.tweak * (2 * torch.rand(own.shape, generator=generator, device=device) - 1)
-        moved = (own + moves.to(own)).clamp(0, 1)
+        moved = own + moves.to(own)
+        if isinstance(self.model.head.layer, HitOrMiss):
+            moved = moved.clamp(0, 1)  # a sigmoid goes no further
         reconstruction, modified = draw(self.model, torch.cat([own, moved]), labels.repeat(2)).chunk(2)
         # In this order nothing is lost to rounding where nothing moved.
         return Hybrids((images + (modified - reconstruction)).clamp(0, 1), reconstruction, modified)

@@ -199,7 +199,9 @@ def _r2(model: Model, images: Tensor, labels: Tensor, capsules: Tensor | None = 
         part = slice(start, start + BATCH)
         own = drawn[labels[part].long()] if capsules is None else draw(model, capsules[part], labels[part])
         error += float((own - images[part]).double().square().sum())
-    return 1 - error / _within_classes(images, labels)
+    variation = _within_classes(images, labels)
+    # Where nothing varies, nothing but a perfect drawing explains it; scikit-learn says the same.
+    return 1 - error / variation if variation else float(error == 0)
 
 
 def _component_gains(

@@ -1,0 +1,120 @@
+"""Figures: every kind, from two classes to a hundred, grey and in colour."""
+
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+import hitnet
+from hitnet.interpret import figures
+from hitnet.interpret.figures.canvas import shortened, tile
+from hitnet.interpret.statistics import quality
+from hitnet.model import Model, create_model
+
+SIZES = [(1, 2, 2), (3, 2, 16), (1, 10, 16), (3, 10, 64), (3, 100, 2)]
+
+
+@pytest.fixture(scope="module", params=SIZES, ids=lambda size: "{} channels, {} classes, {} dims".format(*size))
+def model(request: pytest.FixtureRequest) -> Model:
+    channels, classes, dims = request.param
+    names = tuple(f"class {index}" if index % 2 else f"one with a long name {index}" for index in range(classes))
+    return create_model("lenet5-hom", (channels, 12, 12), classes, dims, width=2, class_names=names).eval()
+
+
+def check(figure: Figure, widest: float = 30, tallest: float = 30) -> None:
+    width, height = figure.get_size_inches()
+    assert 2 < width <= widest
+    assert 1 < height <= tallest
+    FigureCanvasAgg(figure).draw()
+
+
+def some_images(model: Model) -> tuple[torch.Tensor, torch.Tensor]:
+    classes = model.head.num_classes
+    images = torch.rand(2 * classes, *model.config.image_shape, generator=torch.Generator().manual_seed(0))
+    return images, torch.arange(classes).repeat(2)
+
+
+def test_prototypes_pages_and_sweeps(model):
+    images, labels = some_images(model)
+    check(figures.image_grid(hitnet.prototypes(model), model.config.class_names, "prototypes"))
+    check(figures.class_page(model, 1, quality(model, images, labels, samples_per_class=1)))
+    check(figures.component_sweep(model, 1))
+
+
+def test_cards_histograms_and_previews(model):
+    images, labels = some_images(model)
+    check(figures.decision_card(hitnet.explain(model, images[0])))
+    check(figures.feature_histograms(hitnet.feature_statistics(model, images, labels), "components"))
+    generator = torch.Generator().manual_seed(0)
+    check(figures.hybrid_preview(hitnet.HybridAugmentation(model), images[0], 0, generator))
+
+
+def test_confusion_matrices_stay_of_a_size_that_can_be_looked_at(model):
+    classes = model.head.num_classes
+    check(figures.confusion_matrix(torch.eye(classes).long(), model.config.class_names, "mistakes"))
+
+
+@pytest.mark.parametrize("name", ["n2", "n2b", "capsnet"])
+def test_a_card_without_hit_zone_has_bars(small_model, name):
+    check(figures.decision_card(hitnet.explain(small_model(name), torch.rand(1, 28, 28))))
+
+
+def test_no_two_texts_of_a_card_overlap(model):
+    figure = figures.decision_card(hitnet.explain(model, some_images(model)[0][0]))
+    assert_texts_are_apart(figure)
+
+
+def test_no_two_texts_of_a_page_overlap(model):
+    assert_texts_are_apart(figures.class_page(model, 0))
+    assert_texts_are_apart(figures.image_grid(hitnet.prototypes(model), model.config.class_names, "prototypes"))
+
+
+def assert_texts_are_apart(figure: Figure) -> None:
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    texts = [*figure.texts, *(text for axes in figure.axes for text in (axes.title, *axes.texts))]
+    texts = [text for text in texts if text.get_text().strip()]
+    boxes = [text.get_window_extent(renderer).padded(-1) for text in texts]
+    for index, box in enumerate(boxes):
+        for other in range(index):
+            assert not box.overlaps(boxes[other]), (texts[index].get_text(), texts[other].get_text())
+
+
+def test_the_loss_figure_draws_the_papers_staircase():
+    figure = figures.loss_surfaces()
+    check(figure)
+    true_class, other = figure.axes[2].lines
+    distances = torch.as_tensor(true_class.get_xdata())
+    torch.testing.assert_close(torch.as_tensor(true_class.get_ydata()), hitnet.staircase(distances))
+    away = 0.5 * hitnet.staircase(2**0.5 / 2 - distances, margin=2**0.5 / 2 - 0.6)
+    torch.testing.assert_close(torch.as_tensor(other.get_ydata()), away)
+
+
+def test_the_evolution_is_a_gif_with_a_frame_an_epoch(tmp_path, ladder):
+    pictures = hitnet.prototypes(ladder())
+    evolution = [(epoch, pictures * epoch / 3) for epoch in (1, 2, 3)]
+    with Image.open(figures.save_evolution(evolution, ("a", "b", "c"), "film", tmp_path / "film.gif")) as film:
+        assert film.n_frames == 3
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_the_same_figure_gives_the_same_file(tmp_path, ladder, suffix):
+    paths = [figures.save(figures.class_page(ladder(), 0), tmp_path / f"{number}{suffix}") for number in (1, 2)]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_tiles_lie_where_they_belong_with_white_between():
+    images = torch.zeros(2, 3, 1, 2, 2)
+    images[1, 2] = 0.5
+    canvas = tile(images, gap=1)
+    assert canvas.shape == (5, 8, 3)
+    assert (canvas[3:, 6:] == 0.5).all()
+    assert (canvas[2] == 1).all()
+    assert not canvas[:2, :2].any()
+
+
+def test_long_names_are_shortened():
+    assert shortened("seven") == "seven"
+    assert shortened("a rather long name", 10) == "a rather …"
