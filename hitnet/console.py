@@ -36,6 +36,7 @@ class TrainingView(Watcher):
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(compact=True),
+            TextColumn("left"),
             console=console,
             disable=not console.is_terminal,
         )
@@ -51,9 +52,11 @@ class TrainingView(Watcher):
 
     def started(self, run: Run, data: Dataset, model: Model, epochs_done: int, batches: int) -> None:
         channels, height, width = data.image_shape
+        training = run.config.train_images or len(data.train)
+        held_out = f" ({run.config.validation:.0%} of them for validation)" if run.config.validation else ""
         say(
-            f"{model.config.name} on {data.name}: {len(data.train):,} training and {len(data.test):,} test images, "
-            f"{data.num_classes} classes, {width}×{height}, {'grey' if channels == 1 else f'{channels} channels'}"
+            f"{model.config.name} on {data.name}: {training:,} training{held_out} and {len(data.test):,} test images, "
+            f"{data.num_classes} classes, {width}×{height}, {'grey' if channels == 1 else 'colour'}"
         )
         for note in data.notes:
             say(f"note: {note}")
