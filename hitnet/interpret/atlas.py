@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from hitnet.heads import HitOrMissHead
 from hitnet.interpret import figures
 from hitnet.interpret.prototypes import prototypes
 from hitnet.interpret.snapshots import read_evolution
@@ -16,7 +17,9 @@ def write_atlas(
 ) -> list[Path]:
     """FOLDER/prototypes and FOLDER/atlas/<class>, each as .png and .svg; `done` hears of every finished page."""
     names = model.config.class_names
-    grid = figures.image_grid(prototypes(model), names, f"{title}: what each class looks like at its centre")
+    trained = isinstance(model.head, HitOrMissHead)
+    words = "what each class looks like at its centre" if trained else "drawn at 0.5, where it was not trained to be"
+    grid = figures.image_grid(prototypes(model), names, f"{title}: {words}")
     for suffix in (".png", ".svg"):
         figures.save(grid, folder / f"prototypes{suffix}")
     for index, name in enumerate(names):
