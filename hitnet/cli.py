@@ -247,6 +247,8 @@ def augment(
         raise ValueError("say where the new images go with --out FOLDER, or look at some with --preview")
     opened = reopen(run)
     images = opened.data(data, data_dir)
+    for note in images.notes:
+        console.say(f"note: {note}")
     if out is None or preview:
         path = multiply.write_preview(opened.model, images, run / "plots", tweak, seed)
     else:
