@@ -16,50 +16,40 @@ from hitnet.training.run import Run
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
-# In each process: the first run goes through; the second is stopped after 2 epochs, resumed, and so finished.
-TWO_RUNS = """
-import sys
-from pathlib import Path
-from dataclasses import replace
-from torch import distributed
-from hitnet.training import finish, loop
-from hitnet.training.config import TrainConfig
-from hitnet.training.run import Run
+# The command line itself, but the run folder is copied after 2 epochs, as a kill would leave it then.
+TRAIN_AND_COPY = """
+import shutil
+from hitnet import cli, console
 
-class Stops(loop.Watcher):
-    def epoch_ended(self, row):
-        if row["epoch"] == 2:
-            distributed.barrier()  # until the first process has written the epoch
-            raise KeyboardInterrupt
+show = console.TrainingView.epoch_ended
 
-data, out = sys.argv[1:]
-finish.draw = lambda *_: None
-config = TrainConfig(data=data, out=Path(out), model="lenet5-hom", width=3, batch_size=32, epochs=4, threads=1, ema=0.5)
-loop.train(config)
-other = replace(config, out=Path(out) / "resumed")
-try:
-    loop.train(other, watcher=Stops())
-except KeyboardInterrupt:
-    pass
-loop.resume(Run.named(other, "squares").path)
+def epoch_ended(view, row):
+    show(view, row)
+    if row["epoch"] == 2:
+        shutil.copytree(view.run.path, view.run.path.with_name("stopped"))
+
+console.TrainingView.epoch_ended = epoch_ended
+cli.main()
 """
 
 
 def torchrun(*arguments: str, fails: bool = False) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [*TORCHRUN, *arguments], capture_output=True, text=True, timeout=90, env=environment, check=False
+        [*TORCHRUN, *arguments], capture_output=True, text=True, timeout=240, env=environment, check=False
     )
     assert (done.returncode != 0) == fails, done.stderr
     return done
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_two_processes_follow_one(settings: Callable[..., TrainConfig], tmp_path: Path):
-    one = hitnet.train(settings(epochs=4, schedule="decay", out=tmp_path / "one", norm_momentum=0.1))
-    command = ["train", "--data", str(settings().data), "--model", "lenet5-hom", "--width", "3", "--batch-size", "32"]
-    command += ["--epochs", "4", "--schedule", "decay", "--norm-momentum", "0.1", "--out", str(tmp_path / "two")]
-    done = torchrun("-m", "hitnet", *command)
+def test_two_processes_follow_one_and_resume_to_the_same_weights(settings: Callable[..., TrainConfig], tmp_path: Path):
+    one = hitnet.train(settings(epochs=4, schedule="decay", ema=0.5, out=tmp_path / "one"))
+    script = tmp_path / "train_and_copy.py"
+    script.write_text(TRAIN_AND_COPY)
+    command = ["train", "--data", settings().data, "--model", "lenet5-hom", "--width", "3", "--batch-size", "32"]
+    command += ["--epochs", "4", "--schedule", "decay", "--ema", "0.5", "--out", str(tmp_path / "two")]
+    done = torchrun(str(script), *command)
     two = Run(tmp_path / "two" / "squares" / "lenet5-hom-s0")
 
     # The first process alone speaks and writes.
@@ -77,19 +67,16 @@ def test_two_processes_follow_one(settings: Callable[..., TrainConfig], tmp_path
         assert ours["train_loss"] == pytest.approx(theirs["train_loss"], rel=0.1)
         assert ours["train_reconstruction"] == pytest.approx(theirs["train_reconstruction"], rel=0.1)
 
-    # All processes measure the model that the first one writes.
+    # All processes measure the averaged model that the first one writes.
     assert two.metrics[-1]["test_error"] == two.result["test"]["error"]
     assert two.metrics[-1]["test_loss"] == pytest.approx(two.result["test"]["loss"], rel=1e-6)
 
-
-def test_two_processes_resume_to_the_same_weights_and_measure_the_averaged_model(squares: Path, tmp_path: Path):
-    script = tmp_path / "two_runs.py"
-    script.write_text(TWO_RUNS)
-    torchrun(str(script), str(squares), str(tmp_path / "runs"))
-    through, resumed = (Run(tmp_path / "runs" / where / "squares" / "lenet5-hom-s0") for where in ("", "resumed"))
+    stopped = Run(two.path.with_name("stopped"))
+    assert len(stopped.metrics) == 2
+    assert not stopped.is_finished
+    torchrun("-m", "hitnet", "train", "--resume", str(stopped.path))
     for name in ("metrics.csv", "model/model.safetensors"):
-        assert (through.path / name).read_bytes() == (resumed.path / name).read_bytes()
-    assert resumed.metrics[-1]["test_loss"] == pytest.approx(resumed.result["test"]["loss"], rel=1e-6)
+        assert (stopped.path / name).read_bytes() == (two.path / name).read_bytes()
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -61,7 +61,7 @@ def options(config: TrainConfig) -> list[str]:
 
 
 # One process loads torch and forks a child for each attempt, so that many kills cost little. Some come at once, while
-# the run is set up; most come within two epochs after one was written.
+# the run is set up; most come soon after an epoch was written.
 MANY_KILLS = """
 import os, random, sys, time
 from pathlib import Path
@@ -74,12 +74,12 @@ run, seed, *begin = sys.argv[1:]
 run, dice, kills = Path(run), random.Random(int(seed)), 0
 
 def written():
-    metrics = run / "metrics.csv"
-    return metrics.stat().st_mtime_ns if metrics.is_file() else 0
+    state = run / "state.safetensors"
+    return state.stat().st_mtime_ns if state.is_file() else 0
 
 def kill_at_random(child):
     before = written()
-    if dice.random() < 0.7:
+    if kills in (1, 2) or dice.random() < 0.6:
         while written() == before and not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             time.sleep(0.002)
     time.sleep(dice.uniform(0, 0.2))
@@ -108,18 +108,18 @@ print(kills, "kills")
 def test_a_run_killed_at_random_moments_ends_in_the_same_weights(
     extra: dict[str, object], settings: Settings, tmp_path: Path
 ):
-    config = settings(epochs=10, schedule="one-cycle", **extra)
+    config = settings(epochs=15, schedule="one-cycle", **extra)
     run = Run.named(config, "squares")
     command = [sys.executable, "-c", MANY_KILLS, str(run.path), "7", *options(config)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=90, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        command, capture_output=True, text=True, timeout=240, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[-2]) == 5, done.stdout
+    assert int(done.stdout.split()[-2]) >= 3, done.stdout
     assert "going on after epoch" in done.stdout
     assert not [name for name in snapshot(run.path) if name.endswith(".part") or name.startswith("state")]
 
-    uninterrupted = hitnet.train(settings(epochs=10, schedule="one-cycle", out=tmp_path / "other", **extra))
+    uninterrupted = hitnet.train(settings(epochs=15, schedule="one-cycle", out=tmp_path / "other", **extra))
     assert lasting(run) == lasting(uninterrupted)
     assert run.result["test"] == uninterrupted.result["test"]
 
@@ -127,7 +127,7 @@ def test_a_run_killed_at_random_moments_ends_in_the_same_weights(
 @pytest.fixture
 def started(settings: Settings) -> Iterator[tuple[subprocess.Popen[str], TrainConfig, Run]]:
     """A real `python -m hitnet train` that has ended its first epochs and would go on for minutes."""
-    config = settings(epochs=1000)
+    config = settings(epochs=1500)
     command = [sys.executable, "-m", "hitnet", "train", *options(config)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None

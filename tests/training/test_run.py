@@ -34,6 +34,7 @@ def test_a_finished_run_folder_is_complete(run: Run, settings: Settings, tmp_pat
         "model/model.safetensors",
         "plots/confusion.png",
         "plots/curves.png",
+        "plots/features.png",
         "plots/prototypes.png",
         "result.json",
     }
