@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check clean
+.PHONY: demo test check bench clean chromium
 
 # Installed anew only when what is to be installed changes.
 $(READY): pyproject.toml constraints.txt
@@ -18,14 +18,22 @@ demo: $(READY)
 	@echo "            $(BIN)/hitnet predict runs/demo/mnist-mini/hitnet-s0 YOUR-DIGIT.png"
 	@echo "            $(BIN)/hitnet train --data YOUR-FOLDER --image-size 32 --model lenet5-hom"
 
-test: $(READY)
+test: $(READY) chromium
 	$(BIN)/python -m pytest
+
+# The browser tests need Chromium. It is installed where that is allowed; elsewhere those tests say why they are skipped.
+chromium:
+	@command -v chromium >/dev/null || { S=$$(test "$$(id -u)" = 0 || echo sudo -n); \
+	$$S apt-get update -qq && $$S apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 || true
 
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python benchmarks/run.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -43,6 +43,7 @@ def bind(host: str, port: int | None) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((address[0], candidate, *address[2:]))
+            listening.listen(1024)  # from now on a browser waits instead of being turned away
             return listening
         except OSError as error:
             listening.close()

@@ -132,7 +132,7 @@ export class Asking {
     }
     const note = find(".verdict-note", this.root);
     note.hidden = !found.note;
-    note.textContent = found.note ? `Seen as: ${found.note}.` : "";
+    note.textContent = found.note ? `${found.note[0].toUpperCase()}${found.note.slice(1)}.` : "";
   }
 
   showPictures(image, drawing, found) {
@@ -143,12 +143,15 @@ export class Asking {
     paint(drawn, drawing, model.shape);
     paintResidual(rest, image, drawing, model.shape);
     const left = (100 * meanDifference(image, drawing)).toFixed(1);
-    const colours = model.shape[0] === 3 ? "grey: no difference" : "orange: brighter in the image; blue: in the drawing";
+    find(".residual-key", this.root).textContent =
+      model.shape[0] === 3
+        ? "Residual: image minus reconstruction; grey is no difference."
+        : "Residual: orange where the image is brighter, blue where the reconstruction is.";
     box.replaceChildren(
       ...[
         [seen, "The image", "as the network sees it"],
         [drawn, "Reconstruction", `drawn from ${model.dims} numbers`],
-        [rest, "Residual", `${left} % of the range on average; ${colours}`],
+        [rest, "Residual", `${left} % per pixel`],
       ].map(([canvas, title, text]) => {
         canvas.setAttribute("aria-label", `${title}: ${text}`);
         return make("figure", {}, canvas, make("figcaption", {}, make("strong", {}, title), make("span", {}, text)));
@@ -201,7 +204,7 @@ export class Asking {
     const index = found.label ?? found.class_index;
     const capsule = found.label_capsule ?? found.capsule;
     const text = `${units.toFixed(1)} units: each component moves by at most ${tweak.toFixed(3)}`;
-    find(".strength-value", this.root).textContent = units === 1 ? `${text}, as in the paper` : text;
+    find(".strength-value", this.root).textContent = units === 1 ? `${text} (m/√n, as in the paper)` : text;
     let since = performance.now();
     for (const [place, canvas] of this.tiles.entries()) {
       paint(canvas, hybrid(decoder, index, capsule, found.image, this.moves[place], tweak), model.shape);

@@ -5,6 +5,7 @@ import { draw, find, make, tell } from "./dom.js";
 import { paint, unpack } from "./picture.js";
 
 const SIDES = ["a", "b"];
+const DECODERS = { PaperDecoder: "the paper's", StandardisedDecoder: "standardised" };
 
 export class Comparison {
   constructor(root) {
@@ -69,7 +70,7 @@ export class Comparison {
       ["Test error", (run) => (run.error === null ? "–" : `${number(run.error, 2)} %`)],
       ["Network", (run) => run.model],
       ["Data", (run) => run.data],
-      ["Decoder", (run) => run.decoder ?? "none"],
+      ["Decoder", (run) => DECODERS[run.decoder] ?? run.decoder ?? "none"],
       ["Epochs", (run) => number(run.epochs)],
       ["Training time", (run) => (run.seconds === null ? "–" : duration(run.seconds))],
       ["Parameters", (run) => number(run.parameters)],
@@ -107,7 +108,7 @@ function curves(a, b) {
   const lines = [a, b].map((run) => run.curves.test_error ?? run.curves.validation_error ?? []);
   const all = lines.flat();
   if (!all.length) return null;
-  const [width, height, left, right, top, bottom] = [640, 300, 52, 120, 14, 40];
+  const [width, height, left, right, top, bottom] = [640, 370, 52, 120, 14, 44];
   const positive = all.every(([, error]) => error > 0);
   const scale = positive ? Math.log10 : (value) => value;
   const [low, high] = range(all.map(([, error]) => scale(error)), positive);

@@ -74,12 +74,13 @@ export class Workbench {
       class: "component-value", type: "number", step: "any", min: 0, max: 1, "aria-label": `Exact value of component ${feature}`,
     });
     const strip = make("canvas", { class: "strip", "aria-hidden": "true" });
+    const lens = make("canvas", { class: "lens", "aria-hidden": "true" });
     const slider = make("input", { class: "film-slider", type: "range", step: "any", "aria-label": label });
     const item = make(
       "li",
       { class: "component", "data-component": feature },
       make("div", { class: "component-head" }, name, units, value),
-      make("div", { class: "film" }, strip, slider),
+      make("div", { class: "film" }, strip, lens, slider),
     );
     slider.addEventListener("input", (event) => this.move(feature, Number(slider.value), event.timeStamp));
     slider.addEventListener("keydown", (event) => this.step(feature, event));
@@ -90,7 +91,7 @@ export class Workbench {
     });
     name.addEventListener("change", () => this.keepName(feature, name));
     name.addEventListener("keydown", (event) => event.key === "Enter" && name.blur());
-    return { item, name, units, value, strip, slider, shown: false, drawn: -1 };
+    return { item, name, units, value, strip, lens, slider, shown: false, drawn: -1 };
   }
 
   makeControls() {
@@ -149,6 +150,7 @@ export class Workbench {
       this.frame = requestAnimationFrame(() => {
         this.frame = 0;
         this.paintNow();
+        this.paintLens(feature);
         this.canvas.dataset.latency = (performance.now() - this.pressed).toFixed(2);
         this.pressed = null;
       });
@@ -180,7 +182,10 @@ export class Workbench {
       this.rows.forEach((_, feature) => this.showRow(feature));
       this.paintNow();
       if (passed < 1) this.gliding = requestAnimationFrame(advance);
-      else delete this.canvas.dataset.gliding;
+      else {
+        delete this.canvas.dataset.gliding;
+        this.paintLenses();
+      }
     };
     advance();
   }
@@ -205,15 +210,17 @@ export class Workbench {
   showMeter(distance) {
     // A square-root scale: the hit zone is a small part of the space and would vanish on a straight one.
     const place = (value) => `${100 * Math.min(1, Math.sqrt(value / farthest(this.model)))}%`;
-    const meter = find(".meter", this.root);
-    meter.style.setProperty("--hit", place(this.model.hit_radius));
-    meter.style.setProperty("--miss", place(this.model.miss_radius));
-    meter.style.setProperty("--at", place(distance));
+    const box = find(".distance-box", this.root);
+    box.style.setProperty("--hit-at", place(this.model.hit_radius));
+    box.style.setProperty("--miss-at", place(this.model.miss_radius));
+    box.style.setProperty("--at", place(distance));
   }
 
   showRow(feature) {
-    const { slider, units, value } = this.rows[feature];
+    const { slider, units, value, lens } = this.rows[feature];
     const at = this.capsule[feature];
+    const { low, high } = this.reach;
+    lens.style.setProperty("--at", Math.min(1, Math.max(0, (at - low) / (high - low))));
     const away = (at - 0.5) / this.model.unit;
     slider.value = at;
     slider.setAttribute("aria-valuetext", `${at.toFixed(4)}, ${signed(away)} units`);
@@ -235,20 +242,38 @@ export class Workbench {
     this.drawStrips();
   }
 
-  noticeRows(entries) {
-    for (const entry of entries) this.rows[Number(entry.target.dataset.component)].shown = entry.isIntersecting;
-    this.drawStrips();
+  /** Inside the frame: the prototype with this component alone where it is. */
+  paintLens(feature) {
+    const capsule = centre(this.model);
+    capsule[feature] = this.capsule[feature];
+    paint(this.rows[feature].lens, this.decoder.draw(this.classIndex, capsule), this.model.shape);
   }
 
-  /** Strips of the rows on screen, a few pictures at a time while nothing else is to be done. */
+  async paintLenses() {
+    const round = (this.round = (this.round ?? 0) + 1);
+    for (const item of [...this.list.children]) {
+      this.paintLens(Number(item.dataset.component));
+      await idle();
+      if (round !== this.round) return;
+    }
+  }
+
+  noticeRows(entries) {
+    for (const entry of entries) this.rows[Number(entry.target.dataset.component)].shown = entry.isIntersecting;
+  }
+
+  /** All strips, those on screen first, a few pictures at a time while nothing else is to be done. */
   async drawStrips() {
     const generation = this.generation;
     const [, height, width] = this.model.shape;
     const { low, high } = this.reach;
-    for (const item of [...this.list.children]) {
-      const feature = Number(item.dataset.component);
+    for (;;) {
+      const waiting = [...this.list.children]
+        .map((item) => Number(item.dataset.component))
+        .filter((each) => this.rows[each].drawn !== generation);
+      if (!waiting.length) return;
+      const feature = waiting.find((each) => this.rows[each].shown) ?? waiting[0];
       const row = this.rows[feature];
-      if (!row.shown || row.drawn === generation) continue;
       row.drawn = generation;
       fit(row.strip, FRAMES * width, height);
       for (let frame = 0; frame < FRAMES; frame++) {
@@ -273,6 +298,7 @@ export class Workbench {
     if (String(now) !== String(features)) this.list.replaceChildren(...features.map((feature) => this.rows[feature].item));
     this.list.dataset.order = this.order;
     this.drawStrips();
+    this.paintLenses();
   }
 
   /** How much each component changes the prototype from one end of its sweep to the other. */

@@ -4,7 +4,7 @@ import { farthest, zoneOf } from "./deform.js";
 import { draw, make } from "./dom.js";
 
 const RADIUS = 150;
-const LABELLED = 10; // with more classes only the nearest ones get their name on the target
+const LABELLED = 24; // with more classes only the nearest ones may get their name on the target
 const LISTED = 8;
 
 const WORDS = { hit: "hit", between: "between", miss: "miss" };
@@ -13,7 +13,15 @@ const WORDS = { hit: "hit", between: "between", miss: "miss" };
 export function target(model, scores, winner) {
   const place = (distance) => RADIUS * Math.min(1, Math.sqrt(distance / farthest(model)));
   const order = ranking(scores);
-  const named = new Set(scores.length <= 24 ? order : order.slice(0, LABELLED));
+  const named = new Set();
+  const taken = [];
+  for (const index of order.slice(0, scores.length <= LABELLED ? undefined : 8)) {
+    const spot = labelSpot(model, scores, index, winner, place);
+    if (taken.every((other) => Math.abs(other.x - spot.x) > (other.width + spot.width) / 2 || Math.abs(other.y - spot.y) > 13)) {
+      taken.push(spot);
+      named.add(index);
+    }
+  }
   const zones = [
     draw("circle", { r: RADIUS, class: "zone-miss" }),
     draw("circle", { r: place(model.miss_radius), class: "zone-between" }),
@@ -26,19 +34,18 @@ export function target(model, scores, winner) {
   );
   // The farthest first, so that the nearest lies on top.
   const marks = [...order].reverse().map((index) => {
-    const angle = (2 * Math.PI * index) / scores.length - Math.PI / 2;
-    const [x, y] = [Math.cos(angle), Math.sin(angle)];
+    const [x, y] = direction(index, scores.length);
     const at = place(scores[index]);
     const zone = zoneOf(model, scores[index]);
     const won = index === winner;
-    const far = at + (won ? 18 : 14);
+    const label = labelSpot(model, scores, index, winner, place);
     return draw(
       "g",
       { class: `mark ${zone}${won ? " winner" : ""}` },
       draw("line", { x1: x * (RADIUS + 4), y1: y * (RADIUS + 4), x2: x * at, y2: y * at, class: "shaft" }),
       draw("circle", { cx: x * at, cy: y * at, r: won ? 7 : named.has(index) ? 4.5 : 3 }),
       named.has(index)
-        ? draw("text", { x: x * far, y: y * far, class: "mark-label" }, shorten(model.classes[index]))
+        ? draw("text", { x: label.x, y: label.y, class: "mark-label" }, shorten(model.classes[index]))
         : null,
       draw("title", {}, `${model.classes[index]}: ${scores[index].toFixed(3)}, ${WORDS[zone]}`),
     );
@@ -62,13 +69,14 @@ export function distanceList(model, scores, winner, label) {
     return make(
       "li",
       { class: index === winner ? "distance winner" : "distance", hidden: rank >= LISTED && scores.length > LISTED + 2 },
-      make("span", { class: "distance-name" }, model.classes[index], index === label ? make("em", {}, " true class") : null),
+      make("span", { class: "distance-name" }, model.classes[index], index === label ? make("em", {}, "true class") : null),
       make("span", { class: "bar-track", "aria-hidden": "true" }, bar),
       make("span", { class: "distance-number" }, scores[index].toFixed(3)),
       make("span", { class: `zone-word ${zone}` }, WORDS[zone]),
     );
   });
-  const list = make("ol", { class: "distances", "aria-label": "Distance of every class, nearest first" }, ...rows);
+  const long = model.classes.some((name) => name.length > 7);
+  const list = make("ol", { class: long ? "distances long-names" : "distances", "aria-label": "Distance of every class, nearest first" }, ...rows);
   const hidden = rows.filter((row) => row.hidden);
   if (!hidden.length) return list;
   const more = make("button", { type: "button", class: "quiet small", onclick: () => {
@@ -76,6 +84,20 @@ export function distanceList(model, scores, winner, label) {
     more.remove();
   } }, `Show the other ${hidden.length} classes`);
   return make("div", {}, list, more);
+}
+
+function direction(index, count) {
+  const angle = (2 * Math.PI * index) / count - Math.PI / 2;
+  return [Math.cos(angle), Math.sin(angle)];
+}
+
+/** Where a class's name goes: a little outside its mark, and how much room it takes. */
+function labelSpot(model, scores, index, winner, place) {
+  const [x, y] = direction(index, scores.length);
+  const width = shorten(model.classes[index]).length * (index === winner ? 9 : 6.8);
+  const at = place(scores[index]) + (index === winner ? 18 : 14);
+  const aside = (Math.max(0, width - 12) / 2) * x;
+  return { x: x * at + aside, y: y * at, width };
 }
 
 function ranking(scores) {

@@ -1,0 +1,110 @@
+"""From the command line to a page that answers, and what is said when that cannot be."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from explorer_runs import fake_run
+from hammer import hammer, memory
+
+from hitnet import cli
+from hitnet.model import create_model
+from hitnet.web import launch
+
+
+@pytest.fixture
+def started(copied_run: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """`hitnet explore` in a process of its own, and its port."""
+    command = [sys.executable, "-m", "hitnet", "explore", str(copied_run), "--no-browser"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+    assert found, line
+    yield process, int(found[1])
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="memory is read from /proc")
+def test_two_hundred_people_at_once_get_answers_and_ctrl_c_ends_it(
+    started: tuple[subprocess.Popen[str], int],
+) -> None:
+    process, port = started
+    asyncio.run(hammer(port, 1, connections=20))
+    before = memory(process.pid)
+    statuses = asyncio.run(hammer(port, 3))
+    assert sum(statuses.values()) > 200
+    assert set(statuses) <= {200, 400, 404}, statuses
+    assert memory(process.pid) - before < 200
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=30)
+    assert process.stdout is not None
+    assert "Traceback" not in process.stdout.read()
+
+
+def test_the_newest_finished_run_with_prototypes_is_explored(runs: Path, run: Path, tmp_path: Path) -> None:
+    # The run that was finished last has no prototypes to look at.
+    assert launch.newest_run(runs) == run
+    assert launch.newest_run(tmp_path) is None
+    fake_run(tmp_path / "data" / "unfinished", create_model("lenet5-hom", width=2))
+    assert launch.newest_run(tmp_path) is None
+
+
+def test_without_any_run_the_demo_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", open(os.devnull))  # noqa: SIM115 - pytest closes it
+    with pytest.raises(FileNotFoundError, match="hitnet train --model hitnet-fast"):
+        cli.explore(no_browser=True)
+    sys.stdin.close()
+
+
+def test_the_demo_is_trained_when_the_person_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: "y")
+    monkeypatch.setattr("hitnet.training.loop.train", lambda config, **_: Trained(config))
+    served = []
+    monkeypatch.setattr(launch, "serve", lambda *arguments: served.append(arguments[0]))
+    cli.explore(no_browser=True)
+    assert served == [Path("hitnet-fast")]
+
+
+class Trained:
+    def __init__(self, config: object) -> None:
+        self.path = Path(config.model)  # type: ignore[attr-defined]
+
+
+def test_a_missing_package_is_named_with_the_command_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match=r"pip install 'hitnet\[explore\]'"):
+        launch.require_server()
+
+
+def test_a_taken_port_is_avoided_or_reported() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=f"port {port}.*choose another with --port"):
+            launch.bind("127.0.0.1", port)
+    with pytest.raises(ValueError, match="no address"):
+        launch.bind("no.such.host.invalid", None)
+
+
+def test_only_another_host_than_this_machine_brings_a_warning(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: None)
+    said: list[str] = []
+    launch.serve(run, "127.0.0.1", None, False, said.append)
+    assert len(said) == 1
+    assert "127.0.0.1" in said[0]
+    launch.serve(run, "0.0.0.0", None, False, said.append)
+    assert any("warning" in line and "no password" in line for line in said[1:])
