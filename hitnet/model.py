@@ -64,9 +64,13 @@ class Model(nn.Module):
 
     def capsules(self, images: Tensor) -> Tensor:
         """(batch, channels, height, width) -> (batch, classes, dims)."""
+        dtype = next(self.parameters()).dtype
         if self.config.image_shape is not None:
-            check_images(images, self.config.image_shape, next(self.parameters()).dtype)
-        return self.head(self.encoder(images))
+            check_images(images, self.config.image_shape, dtype)
+        features = self.encoder(images)
+        # In full precision also under autocast: distances are compared with radii that bfloat16 cannot tell apart.
+        with torch.autocast(features.device.type, enabled=False):
+            return self.head(features.to(dtype))
 
     def decode(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
         """Draw one capsule of each image: (batch, classes, dims), (batch,) -> (batch, channels, height, width)."""

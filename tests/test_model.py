@@ -444,3 +444,10 @@ def test_a_configuration_builds_its_network_again_also_from_lists():
     assert torch.equal(twin.eval()(images).scores, net.eval()(images).scores)
     with pytest.raises(ValueError, match=r"did you mean 'hitnet'\?"):
         build(ModelConfig(name="hit-net"))
+
+
+def test_capsules_and_scores_are_in_full_precision_under_autocast():
+    net = create_model("hitnet", width=8)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = net(torch.rand(2, 1, 28, 28))
+    assert out.capsules.dtype == out.scores.dtype == torch.float32

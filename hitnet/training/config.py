@@ -16,7 +16,8 @@ class RunOptions:
     """A data set by name (mnist-mini, mnist, fashion-mnist, cifar10, svhn, affnist, affnist-like) or by path: a
     folder of class folders, or an .npz file."""
     model: str = "hitnet"
-    """The network: hitnet, n1, n2, n2b, capsnet, lenet5, resnet18, densenet40-12, the last three also with -hom."""
+    """The network: hitnet, hitnet-fast, n1, n2, n2b, capsnet, lenet5, resnet18, densenet40-12, or one of the last three
+    with -hom."""
     epochs: int = 10
     """How often each training image is seen."""
     seed: int = 0

@@ -1,0 +1,234 @@
+"""How fast HitNet is on this machine: ratios measured in one process, cases in turn, the median of several rounds.
+
+    python benchmarks/run.py [--out results/benchmark] [--rounds 5]
+
+Writes OUT.json and OUT.png and prints tables. Nothing else should compute meanwhile.
+"""
+
+import argparse
+import multiprocessing
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+import hitnet
+from hitnet.encoders import PaperEncoder
+from hitnet.files import write_json
+from hitnet.interpret.figures import save
+from hitnet.training.run import describe_environment
+
+console = Console()
+
+CASES = {
+    "HitNet": ("hitnet", True),
+    "HitNet, direct": ("hitnet", False),
+    "N1": ("n1", True),
+    "CapsNet": ("capsnet", True),
+    "CapsNet, direct": ("capsnet", False),
+    "hitnet-fast": ("hitnet-fast", True),
+}
+BATCHES, SIZES, CLASSES, DIMS = (32, 128, 512), (28, 32, 40), (10, 30, 100, 300, 1000), (4, 8, 16, 32, 64)
+
+
+class Case:
+    """A network ready to be timed; `direct` ones use the plain convolution in the memory order that suits it best."""
+
+    def __init__(self, name: str, spectral: bool, batch: int, size: int, **options: Any) -> None:
+        torch.manual_seed(0)
+        self.net = hitnet.create_model(name, image_shape=(1, size, size), **options)
+        self.images, self.labels = torch.rand(batch, 1, size, size), torch.randint(self.net.head.num_classes, (batch,))
+        if isinstance(self.net.encoder, PaperEncoder) and not spectral:
+            self.net.encoder.conv2.spectral = False
+        if not spectral or name == "hitnet-fast":
+            self.net = self.net.to(memory_format=torch.channels_last)
+            self.images = self.images.to(memory_format=torch.channels_last)
+        self.optimizer = torch.optim.Adam(self.net.parameters(), eps=1e-7, fused=True)
+
+    def train(self) -> None:
+        self.net.train()
+        out = self.net(self.images, self.labels)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.net.loss(out, self.images, self.labels).total.backward()
+        self.optimizer.step()
+
+    @torch.inference_mode()
+    def classify(self) -> None:
+        self.net.eval()
+        self.net.head.decide(self.net.head.score(self.net.capsules(self.images)))
+
+
+def in_turn(actions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Median seconds of each action; one round runs each of them once, after two to warm up."""
+    times: dict[str, list[float]] = {name: [] for name in actions}
+    for turn in range(rounds + 2):
+        for name, action in actions.items():
+            began = time.perf_counter()
+            action()
+            if turn >= 2:
+                times[name].append(time.perf_counter() - began)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def sgemm_gflops(rounds: int) -> float:
+    """The machine's own rate: a product of two 2048×2048 matrices in float32."""
+    a, b = torch.rand(2048, 2048), torch.rand(2048, 2048)
+    return 2 * 2048**3 / in_turn({"sgemm": lambda: a @ b}, 3 * rounds)["sgemm"] / 1e9
+
+
+def multiply_adds(net: nn.Module, images: Tensor) -> int:
+    """Of a training step by the direct count: forward, gradient of the weights, gradient of the inputs (not images)."""
+    total = 0
+
+    def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        nonlocal total
+        forward = output.numel() * layer.weight[0].numel()  # type: ignore[index]
+        total += forward * (2 if inputs[0] is images else 3)
+
+    hooks = [layer.register_forward_hook(count) for layer in net.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+    net.eval()
+    with torch.no_grad():
+        net(images)
+    for hook in hooks:
+        hook.remove()
+    return total
+
+
+def peak_memory(name: str) -> float:
+    """MB that a process of its own needs at most while it trains for a few steps."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(_train_and_weigh, name).result()
+
+
+def _train_and_weigh(name: str) -> float:
+    case = Case(*CASES[name], 128, 28)
+    for _ in range(3):
+        case.train()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def start_up(rounds: int) -> dict[str, float]:
+    """Seconds until a fresh process has done this, as a person waits for it."""
+    command = str(Path(sys.executable).parent / "hitnet")
+    lines = {
+        "import torch": [sys.executable, "-c", "import torch"],
+        "import hitnet": [sys.executable, "-c", "import hitnet; hitnet.create_model"],
+        "hitnet --help": [command, "--help"],
+    }
+    run = subprocess.run
+    return in_turn({k: lambda v=v: run(v, check=True, stdout=subprocess.DEVNULL) for k, v in lines.items()}, rounds)
+
+
+def measure(rounds: int) -> dict[str, Any]:
+    """All numbers, seconds unless the name says otherwise."""
+    console.print("start-up …")
+    found: dict[str, Any] = {"start_up": start_up(rounds), "sgemm_gflops": sgemm_gflops(rounds)}
+    grid = [(batch, 28) for batch in BATCHES] + [(128, size) for size in SIZES[1:]]
+    found["train"], found["classify"] = {}, {}
+    for batch, size in grid:
+        console.print(f"batch {batch}, {size}×{size} …")
+        cases = {name: Case(*case, batch, size) for name, case in CASES.items()}
+        key = f"{batch}x{size}"
+        found["train"][key] = in_turn({name: case.train for name, case in cases.items()}, rounds)
+        found["classify"][key] = in_turn({name: case.classify for name, case in cases.items()}, rounds)
+    console.print("classes and capsule sizes …")
+    found["classes"] = grow("num_classes", CLASSES, rounds)
+    found["capsule_dim"] = grow("capsule_dim", DIMS, rounds)
+    found["peak_memory_mb"] = {name: peak_memory(name) for name in CASES}
+    direct = Case(*CASES["HitNet, direct"], 128, 28)
+    found["multiply_adds"] = multiply_adds(direct.net, direct.images)
+    return found
+
+
+def grow(option: str, values: tuple[int, ...], rounds: int) -> dict[str, float]:
+    """Training step of HitNet, batch 128, against one option."""
+    found = {}
+    for value in values:  # one after the other: the largest needs gigabytes
+        found[str(value)] = in_turn({"step": Case("hitnet", True, 128, 28, **{option: value}).train}, rounds)["step"]
+    return found
+
+
+def ratios(found: dict[str, Any]) -> list[tuple[str, float, str]]:
+    """(what, how many times, what was asked for)."""
+    train, classify, start = found["train"]["128x28"], found["classify"]["512x28"], found["start_up"]
+    effective = 2 * found["multiply_adds"] / train["HitNet"] / 1e9
+    return [
+        ("training step: direct convolution / HitNet", train["HitNet, direct"] / train["HitNet"], "≥ 2.5, aim 3.3"),
+        ("effective GFLOP/s of the step / sgemm's", effective / found["sgemm_gflops"], "≥ 1.25, aim 1.6"),
+        ("training step: CapsNet, direct / HitNet", train["CapsNet, direct"] / train["HitNet"], "≥ 4, aim 8"),
+        ("training step: CapsNet / HitNet, both fast", train["CapsNet"] / train["HitNet"], ""),
+        ("training step: HitNet / hitnet-fast", train["HitNet"] / train["hitnet-fast"], ""),
+        ("classifying 512: direct / HitNet", classify["HitNet, direct"] / classify["HitNet"], "≥ 2.5, aim 4"),
+        ("start: import hitnet / import torch", start["import hitnet"] / start["import torch"], "≤ 1.15, aim 1.05"),
+        ("start: hitnet --help / import torch", start["hitnet --help"] / start["import torch"], "≤ 1, aim 0.3"),
+    ]
+
+
+def show(found: dict[str, Any]) -> None:
+    for kind, title in (("train", "training step, ms"), ("classify", "classifying a batch, ms")):
+        table = Table("batch × size", *CASES, title=title)
+        for key, times in found[kind].items():
+            table.add_row(key.replace("x", " × "), *(f"{1000 * times[name]:,.0f}" for name in CASES))
+        console.print(table)
+    table = Table("ratio", "measured", "asked for")
+    for what, times, asked in found["ratios"]:
+        table.add_row(what, f"{times:.2f}", asked)
+    console.print(table)
+
+
+def plot(found: dict[str, Any]) -> Figure:
+    """Cost against batch, image size, classes and capsule size, both axes logarithmic."""
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    panels = figure.subplots(1, 4, sharey=True)
+    sweeps = [
+        ("images a batch", BATCHES, [f"{b}x28" for b in BATCHES]),
+        ("image side", SIZES, [f"128x{s}" for s in SIZES]),
+    ]
+    for axes, (label, values, keys) in zip(panels, sweeps, strict=False):
+        for name in CASES:
+            axes.plot(values, [1000 * found["train"][key][name] for key in keys], marker="o", label=name)
+        axes.set_xlabel(label)
+    for axes, option, label in (
+        (panels[2], "classes", "classes"),
+        (panels[3], "capsule_dim", "components of a capsule"),
+    ):
+        axes.plot([int(v) for v in found[option]], [1000 * t for t in found[option].values()], marker="o")
+        axes.set_xlabel(label)
+    for axes in panels:
+        axes.set(xscale="log", yscale="log")
+        axes.grid(alpha=0.3, which="both")
+    panels[0].set_ylabel("training step, ms")
+    panels[0].legend(frameon=False, fontsize=7)
+    for axes, values in zip(panels, (BATCHES, SIZES, CLASSES, DIMS), strict=True):
+        axes.set_xticks(values, [str(value) for value in values])
+        axes.minorticks_off()
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/benchmark"))
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    found = measure(args.rounds)
+    found["ratios"] = ratios(found)
+    found["machine"] = describe_environment(torch.device("cpu"), fingerprint="none: random images")
+    show(found)
+    write_json(args.out.with_suffix(".json"), found)
+    save(plot(found), args.out.with_suffix(".png"))
+    console.print(f"written to {args.out}.json and {args.out}.png")
+
+
+if __name__ == "__main__":
+    main()
