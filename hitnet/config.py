@@ -7,6 +7,29 @@ from typing import Any, Literal
 
 DecoderName = Literal["paper", "standardised", "none"]
 
+# Settings that depend on the network: the paper's, and what others bring along instead.
+PAPER: dict[str, Any] = {
+    "norm_momentum": 0.01,  # Keras' 0.99, seen from torch
+    "reconstruction_weight": 0.392,
+    "schedule": "constant",
+    "learning_rate": 0.001,
+}
+OWN: dict[str, dict[str, Any]] = {
+    "hitnet-fast": {
+        "norm_momentum": 0.1,
+        "reconstruction_weight": 3.0,
+        "schedule": "one-cycle",
+        "learning_rate": 0.004,
+    }
+}
+
+
+def fill_in(settings: Any, network: str) -> None:
+    """Give a frozen dataclass the network's own value wherever it has None."""
+    for name, value in {**PAPER, **OWN.get(network, {})}.items():
+        if getattr(settings, name, value) is None:
+            object.__setattr__(settings, name, value)
+
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkOptions:
@@ -16,8 +39,8 @@ class NetworkOptions:
     """Components of a capsule (n)."""
     norm: Literal["shared", "separate"] = "shared"
     """BatchNorm of the capsules: statistics shared by all classes, or separate for each."""
-    norm_momentum: float = 0.01
-    """Weight of the newest batch in BatchNorm's running averages; Keras' 0.99 seen from torch."""
+    norm_momentum: float | None = None
+    """Weight of the newest batch in BatchNorm's running averages; the network's own if not given (paper: 0.01)."""
     norm_eps: float = 1e-3
     """Added to BatchNorm's variances; Keras' constant."""
     hit_radius: float = 0.1
@@ -30,8 +53,8 @@ class NetworkOptions:
     """Channels of the encoder; the network's own number if not given."""
     decoder: DecoderName | None = None
     """What draws images from capsules; the network's own choice if not given."""
-    reconstruction_weight: float = 0.392
-    """Weight of the reconstruction loss (α)."""
+    reconstruction_weight: float | None = None
+    """Weight of the reconstruction loss (α); the network's own if not given (paper: 0.392)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +69,12 @@ class ModelConfig(NetworkOptions):
     class_names: tuple[str, ...] = ()
     """What the classes are called, in the order of their indices; 0, 1, 2, … if not given."""
 
+    # Never None once it is made.
+    norm_momentum: float = None  # type: ignore[assignment]
+    reconstruction_weight: float = None  # type: ignore[assignment]
+
     def __post_init__(self) -> None:
+        fill_in(self, self.name)
         if self.image_shape is not None:
             object.__setattr__(self, "image_shape", checked_shape(self.image_shape))
         if self.num_classes < 2:

@@ -5,7 +5,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from hitnet.config import ModelConfig, NetworkOptions
+from hitnet.config import ModelConfig, NetworkOptions, fill_in
+
+Schedule = Literal["constant", "decay", "one-cycle"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,11 +15,9 @@ class RunOptions:
     """What can be chosen about a run, whatever its network."""
 
     data: str = "mnist-mini"
-    """A data set by name (mnist-mini, mnist, fashion-mnist, cifar10, svhn, affnist, affnist-like) or by path: a
-    folder of class folders, or an .npz file."""
+    """mnist-mini, mnist, fashion-mnist, cifar10, svhn, affnist, affnist-like, a folder of class folders, or an .npz."""
     model: str = "hitnet"
-    """The network: hitnet, hitnet-fast, n1, n2, n2b, capsnet, lenet5, resnet18, densenet40-12, or one of the last three
-    with -hom."""
+    """The network: hitnet, hitnet-fast, n1, n2, n2b, capsnet; lenet5, resnet18, densenet40-12, also with -hom."""
     epochs: int = 10
     """How often each training image is seen."""
     seed: int = 0
@@ -25,10 +25,10 @@ class RunOptions:
     out: Path = Path("runs")
     """Where run folders go; this run's is OUT/<data>/<model>-s<seed>."""
 
-    schedule: Literal["constant", "decay", "one-cycle"] = "constant"
-    """The learning rate stays, falls by 5 % each epoch, or rises and falls once (best for few epochs)."""
-    learning_rate: float = 0.001
-    """Adam's rate; the highest one of one-cycle."""
+    schedule: Schedule | None = None
+    """The rate stays, falls 5 % an epoch, or rises and falls once; the network's own if not given (paper: constant)."""
+    learning_rate: float | None = None
+    """Adam's rate, the highest one of one-cycle; the network's own if not given (paper: 0.001)."""
     batch_size: int = 128
     """Images a step, shared out among all processes."""
     shift: int = 2
@@ -74,7 +74,12 @@ class RunOptions:
 class TrainConfig(NetworkOptions, RunOptions):
     """Train one network. The defaults are the paper's, but for the number of epochs (250 there)."""
 
+    # Never None once it is made.
+    schedule: Schedule = None  # type: ignore[assignment]
+    learning_rate: float = None  # type: ignore[assignment]
+
     def __post_init__(self) -> None:
+        fill_in(self, self.model)
         for name, lowest in (("epochs", 1), ("batch_size", 2), ("shift", 0), ("patience", 0), ("seed", 0)):
             if getattr(self, name) < lowest:
                 raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
