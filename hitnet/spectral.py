@@ -21,9 +21,6 @@ batched multiplication; the transforms are matrix products as well. For this, pi
 memory: (row, column, image, channel). Large images are cut into overlapping tiles, which count as more images.
 """
 
-from __future__ import annotations
-
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -233,16 +230,16 @@ class _Multiply(torch.autograd.Function):
         half = len(ctx.saved_tensors) // 2
         spectra, kernels = ctx.saved_tensors[:half], ctx.saved_tensors[half:]
         wants_weight, wants_input = ctx.needs_input_grad[1], any(ctx.needs_input_grad[2:])
-        grad = transform(transposed(plan.output(dtype)), grad_output)
         filters, channels, *kernel_size = ctx.weight_shape
-        grad_taps = grad.new_empty(*kernel_size, filters, channels) if wants_weight else None
+        grad_taps = grad_output.new_empty(*kernel_size, filters, channels)
         grad_inputs: list[Tensor | None] = []
+        grad = transform(transposed(plan.output(dtype)), grad_output)
         for phase, spectrum, kernel in zip(plan.phases(dtype), spectra, kernels, strict=True):
             grid = len(phase.input[0]), len(phase.input[1])
             if phase.row == 0:
                 grad_column = grad[:, : grid[1]].flatten(0, 1)
             grad_products = grad_column[: phase.products]
-            if grad_taps is not None:
+            if wants_weight:
                 grad_kernel = torch.bmm(grad_products.mT, spectrum).unflatten(0, grid)
                 taps = grad_taps[phase.row :: plan.rows.stride, phase.column :: plan.columns.stride]
                 taps.copy_(transform(transposed(phase.kernel), grad_kernel))
@@ -251,9 +248,9 @@ class _Multiply(torch.autograd.Function):
                 grad_inputs.append(transform(transposed(phase.input), grad_spectrum))
             else:
                 grad_inputs.append(None)
-        # As one transposition of a matrix, which is faster than a permutation of four axes.
-        grad_weight = grad_taps.view(math.prod(kernel_size), -1).T.contiguous() if grad_taps is not None else None
-        return None, grad_weight.view(ctx.weight_shape) if grad_weight is not None else None, *grad_inputs
+        # Transposing a matrix is faster than permuting four axes.
+        grad_weight = grad_taps.flatten(0, 1).flatten(1).T.contiguous().view(ctx.weight_shape)
+        return None, grad_weight if wants_weight else None, *grad_inputs
 
 
 def windows(plan: Plan, x: Tensor) -> list[Tensor]:
@@ -295,9 +292,7 @@ def is_traced() -> bool:
 
 def has_hooks(module: nn.Module) -> bool:
     """Whether somebody watches or changes what goes in or out."""
-    return any(
-        getattr(module, f"_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre")
-    )  # fmt: skip
+    return any(getattr(module, f"_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre"))
 
 
 class Cache(NamedTuple):
