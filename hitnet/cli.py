@@ -111,7 +111,7 @@ def predict(
 
 
 def explore(
-    run: Annotated[Path | None, tyro.conf.Positional] = None,
+    run: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]")] = None,
     host: str = "127.0.0.1",
     port: int | None = None,
     no_browser: bool = False,

@@ -36,8 +36,6 @@ class Scored:
 class TestSet:
     """Loaded when it is first asked for. `state` is waiting, loading, scoring, ready or gone."""
 
-    __test__ = False  # pytest: no test, in spite of the name
-
     def __init__(self, run: Run, model: Model, model_lock: Lock) -> None:
         self.run, self.model, self.model_lock = run, model, model_lock
         self.state, self.message = "waiting", ""

@@ -85,6 +85,14 @@ class Trained:
         self.path = Path(config.model)  # type: ignore[attr-defined]
 
 
+def test_export_writes_one_file_and_says_how_large_it_is(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.export(run, out=tmp_path / "page.html")
+    assert re.search(r"page\.html \(\d\.\d MB\)", capsys.readouterr().out.replace("\n", ""))
+    assert "<script src" not in (tmp_path / "page.html").read_text()
+
+
 def test_a_missing_package_is_named_with_the_command_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "find_spec", lambda name: None)
     with pytest.raises(RuntimeError, match=r"pip install 'hitnet\[explore\]'"):

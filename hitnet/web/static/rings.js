@@ -96,7 +96,8 @@ function labelSpot(model, scores, index, winner, place) {
   const [x, y] = direction(index, scores.length);
   const width = shorten(model.classes[index]).length * (index === winner ? 9 : 6.8);
   const at = place(scores[index]) + (index === winner ? 18 : 14);
-  const aside = (Math.max(0, width - 12) / 2) * x;
+  // Beside its shaft where that points up or down, otherwise further out the longer it is.
+  const aside = index === winner && Math.abs(x) < 0.4 ? width / 2 + 12 : (Math.max(0, width - 12) / 2) * x;
   return { x: x * at + aside, y: y * at, width };
 }
 
