@@ -19,7 +19,7 @@ demo: $(READY)
 	@echo "            $(BIN)/hitnet train --data YOUR-FOLDER --image-size 32 --model lenet5-hom"
 
 test: $(READY) chromium
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 # The browser tests need Chromium. It is installed where that is allowed; elsewhere those tests say why they are skipped.
 chromium:

@@ -17,7 +17,7 @@ from hitnet.training.config import RunOptions, TrainConfig
 RunFolder = Annotated[Path, tyro.conf.Positional]
 
 # What `hitnet explore` offers to train where there is no run yet.
-DEMO = TrainConfig(model="hitnet-fast", epochs=12, schedule="one-cycle")
+DEMO = TrainConfig(model="hitnet-fast", epochs=12)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ def explore(
 
 def _train_demo() -> Path:
     """There is nothing to explore yet: train the built-in digits, if the person wants it."""
-    command = f"hitnet train --model {DEMO.model} --epochs {DEMO.epochs} --schedule {DEMO.schedule}"
+    command = f"hitnet train --model {DEMO.model} --epochs {DEMO.epochs}"
     question = "There is no finished run in runs/ yet. Train the built-in demo now, a minute or two? [Y/n] "
     if not sys.stdin.isatty() or input(question).strip().lower() not in ("", "y", "yes"):
         raise FileNotFoundError(f"there is no finished run with prototypes in runs/; make one with: {command}")

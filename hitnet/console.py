@@ -101,7 +101,9 @@ def show_result(run: Run) -> None:
     _add(table, "pictures", f"{', '.join(path.name for path in pictures)} in its plots/")
     _show(table)
     folder = shlex.quote(str(run.path))
-    say(f"next: hitnet eval {folder}, or hitnet predict {folder} PICTURE.png")
+    say(f"next: hitnet predict {folder} PICTURE.png")
+    if result["decoder"]:
+        say(f"      hitnet explore {folder}")
 
 
 def show_evaluation(content: dict[str, Any]) -> None:

@@ -86,7 +86,7 @@ def test_training_on_own_pictures_prints_one_plain_line_an_epoch_and_the_next_st
     assert all("train loss" in line and "test error" in line and line.endswith("%") for line in epochs)
     assert "\x1b" not in home.printed
     assert "\r" not in home.printed
-    assert "next: hitnet eval 'runs/my pets/lenet5-hom-s0'" in home.printed
+    assert "next: hitnet predict 'runs/my pets/lenet5-hom-s0' PICTURE.png" in home.printed
     assert Run(home.run).is_finished
 
 

@@ -130,7 +130,7 @@ def _in_words(found: Explanation) -> str:
     if found.verdict is None:
         return f"It is taken for {name} (score {score:.2f}); the next best is {other} ({rival:.2f})."
     if found.verdict == "sure":
-        return f"Sure: {name} is the only class that is hit (distance {score:.3f}); {other} comes next at {rival:.2f}."
+        return f"Sure: {name} is the only class that is hit (distance {score:.3f}); {other} comes next at {rival:.3f}."
     if found.verdict == "ambiguous":
         return f"Ambiguous: {name} is hit (distance {score:.3f}), but {other} is hit too ({rival:.3f})."
-    return f"Unknown: no class is hit; the closest is {name} (distance {score:.2f}), then {other} ({rival:.2f})."
+    return f"Unknown: no class is hit; the closest is {name} (distance {score:.3f}), then {other} ({rival:.3f})."

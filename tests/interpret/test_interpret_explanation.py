@@ -41,7 +41,7 @@ def test_an_explanation_says_what_the_weights_say(ladder):
     torch.testing.assert_close(found.residual, image - found.reconstruction)
     alone = found.deformations[0].picture.view(-1)
     torch.testing.assert_close(alone[:4], torch.tensor([0.5, 0.5, 0.5, 0.44]))
-    assert found.words == "Sure: 0 is the only class that is hit (distance 0.063); 1 comes next at 0.19."
+    assert found.words == "Sure: 0 is the only class that is hit (distance 0.063); 1 comes next at 0.190."
 
 
 def test_unknown_and_ambiguous_are_put_into_words(ladder):
