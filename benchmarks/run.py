@@ -51,7 +51,7 @@ class Case:
         self.images, self.labels = torch.rand(batch, 1, size, size), torch.randint(self.net.head.num_classes, (batch,))
         if isinstance(self.net.encoder, PaperEncoder) and not spectral:
             self.net.encoder.conv2.spectral = False
-        if not spectral or name == "hitnet-fast":
+        if not spectral:
             self.net = self.net.to(memory_format=torch.channels_last)
             self.images = self.images.to(memory_format=torch.channels_last)
         self.optimizer = torch.optim.Adam(self.net.parameters(), eps=1e-7, fused=True)

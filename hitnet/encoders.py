@@ -64,10 +64,10 @@ class FastEncoder(Encoder):
             sides = [side // 2 for side in sides]
         self.layers = nn.Sequential(*layers, nn.Flatten())
         self.num_features = 4 * width * math.prod(sides)
-        _initialise_for_relu(self)
+        _prepare(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.layers(images)
+        return self.layers(channels_last(images))
 
 
 class LeNet5(Encoder):
@@ -107,10 +107,10 @@ class ResNet18(Encoder):
         self.stem = nn.Sequential(_conv3x3(channels, width), nn.BatchNorm2d(width), nn.ReLU())
         self.blocks = nn.Sequential(*blocks)
         self.num_features = before
-        _initialise_for_relu(self)
+        _prepare(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.blocks(self.stem(images)).mean(dim=(2, 3))
+        return self.blocks(self.stem(channels_last(images))).mean(dim=(2, 3))
 
 
 class BasicBlock(nn.Module):
@@ -149,10 +149,10 @@ class DenseNet40(Encoder):
         layers["norm"] = nn.BatchNorm2d(so_far)
         self.layers = nn.Sequential(layers)
         self.num_features = so_far
-        _initialise_for_relu(self)
+        _prepare(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        return F.relu(self.layers(images)).mean(dim=(2, 3))
+        return F.relu(self.layers(channels_last(images))).mean(dim=(2, 3))
 
 
 class DenseLayer(nn.Module):
@@ -165,6 +165,11 @@ class DenseLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([x, self.conv(F.relu(self.norm(x)))], dim=1)
+
+
+def channels_last(images: Tensor) -> Tensor:
+    """The same images in the order of memory in which small convolutions are fastest on CPUs and GPUs alike."""
+    return images.contiguous(memory_format=torch.channels_last)
 
 
 def check_size(image_shape: ImageShape, smallest: int) -> ImageShape:
@@ -189,7 +194,9 @@ def _transition(width: int) -> nn.Sequential:
     return nn.Sequential(nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width, 1, bias=False), nn.AvgPool2d(2))
 
 
-def _initialise_for_relu(module: nn.Module) -> None:
+def _prepare(module: nn.Module) -> None:
+    """He's initialisation for layers with ReLU, and weights in the order of `channels_last`."""
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

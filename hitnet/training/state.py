@@ -95,6 +95,9 @@ class State:
                 found = {kind: value.shape for kind, value in moments.get(number, {}).items()}
                 if found and found != {"step": (), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}:
                     raise KeyError(f"optimizer.{number}")
+                # Fused Adam takes for granted that moments lie in memory as their parameter does; files do not tell.
+                for kind in ("exp_avg", "exp_avg_sq") if found else ():
+                    moments[number][kind] = torch.empty_like(parameter).copy_(moments[number][kind])
             self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
             generators = _under("generator.", tensors)
             self.generator.set_state(generators["data"])

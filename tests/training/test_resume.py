@@ -211,6 +211,17 @@ def test_a_kill_at_any_file_write_loses_nothing(after: bool, settings: Settings,
     assert fatal - 1 >= 2 + 4 + 2 + 1
 
 
+@pytest.mark.parametrize(("model", "width"), [("hitnet", 8), ("hitnet-fast", 4), ("resnet18-hom", 4), ("capsnet", 8)])
+def test_weights_of_every_memory_order_resume_to_the_same(
+    model: str, width: int, settings: Settings, tmp_path: Path, no_pictures: None
+):
+    whole = hitnet.train(settings(model=model, width=width, out=tmp_path / "whole"))
+    with pytest.raises(Killed):
+        hitnet.train(settings(model=model, width=width), watcher=Stops(2))
+    resumed = loop.resume(Run.named(settings(model=model), "squares").path)
+    assert lasting(resumed) == lasting(whole)
+
+
 def test_what_a_kill_left_half_written_is_swept_away(stopped: Run, no_pictures: None):
     (stopped.path / ".state.safetensors.01234567.part").write_bytes(b"half")
     (stopped.path / "model" / ".model.safetensors.01234567.part").write_bytes(b"half")
