@@ -221,9 +221,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/benchmark"))
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    found = measure(args.rounds)
+    machine = describe_environment(torch.device("cpu"), torch.float32, 1, "none: random images")
+    found = {"machine": machine, **measure(args.rounds)}
     found["ratios"] = ratios(found)
-    found["machine"] = describe_environment(torch.device("cpu"), fingerprint="none: random images")
     show(found)
     write_json(args.out.with_suffix(".json"), found)
     save(plot(found), args.out.with_suffix(".png"))

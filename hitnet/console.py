@@ -19,6 +19,8 @@ from hitnet.model import Model
 from hitnet.training.loop import Watcher
 from hitnet.training.run import Row, Run
 
+FEW_STEPS = 200  # a network that saw fewer batches than this has hardly learned anything
+
 console = Console(highlight=False, soft_wrap=True)
 
 
@@ -60,10 +62,12 @@ class TrainingView(Watcher):
         )
         for note in data.notes:
             say(f"note: {note}")
-        say(f"run folder: {run.path}" + (f", going on after epoch {epochs_done}" if epochs_done else ""))
         self.run, self.epochs = run, run.config.epochs
-        self.progress.start()
         total = self.epochs * batches
+        if total < FEW_STEPS:
+            say(f"note: {total} steps of training are few; try more --epochs or a smaller --batch-size")
+        say(f"run folder: {run.path}" + (f", going on after epoch {epochs_done}" if epochs_done else ""))
+        self.progress.start()
         self.task = self.progress.add_task("training", total=total, completed=epochs_done * batches, rate="")
 
     def stepped(self, images: int, loss: float) -> None:

@@ -144,7 +144,8 @@ def _read_all(
         pictures = list(pool.map(partial(_pixels_or_error, size=size), paths))
     bad = [str(picture) for picture in pictures if isinstance(picture, Exception)]
     if bad and not skip_bad:
-        raise ValueError(f"{len(bad)} of {len(paths)} pictures are bad:\n{_listed(bad)}\nRemove them, or skip_bad")
+        remedy = "Remove them, or go on without them (--skip-bad, skip_bad=True)"
+        raise ValueError(f"{len(bad)} of {len(paths)} pictures are bad:\n{_listed(bad)}\n{remedy}")
     if bad:
         notes.append(f"{len(bad)} bad pictures left out:\n{_listed(bad)}")
     read = [
@@ -189,7 +190,7 @@ def _stack(pictures: Sequence[Pixels], notes: list[str]) -> Tensor:
     if grey == len(pictures):
         notes.append("grey: no picture has colour")
         return torch.from_numpy(np.stack(pictures)[:, None])
-    notes.append(f"colour, {grey} of {len(pictures)} pictures being grey" if grey else "colour")
+    notes.append(f"colour, {grey} of {len(pictures)} pictures being grey" if grey else "in colour")
     shape = (*pictures[0].shape[:2], 3)
     coloured = [np.broadcast_to(picture.reshape(*shape[:2], -1), shape) for picture in pictures]
     return torch.from_numpy(np.ascontiguousarray(np.stack(coloured).transpose(0, 3, 1, 2)))

@@ -60,7 +60,7 @@ def test_every_format_is_read(tmp_path, suffix, exact):
             grey.save(folder / f"{number}{suffix}")
     loaded = load_dataset(tmp_path)
     assert loaded.image_shape == (3, 16, 16)
-    assert loaded.notes[0] == "colour"
+    assert loaded.notes[0] == "in colour"
     error = (loaded.train.images[:, 0].int() - 200).abs().max()
     assert int(error) <= (0 if exact else 6)
 
