@@ -1,0 +1,63 @@
+"""One capsule draws, and which one: both decoders."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from hitnet import create_model
+
+PLAIN = {"n1", "lenet5", "resnet18", "densenet40-12"}
+
+
+def test_labels_choose_the_capsule_that_draws_otherwise_the_prediction_does(small_model):
+    net, images = small_model("hitnet").eval(), torch.rand(3, 1, 28, 28)
+    capsules = net.capsules(images)
+    predicted = net.predict(images)
+    assert torch.equal(net(images).reconstruction, net.decode(capsules, predicted))
+    labels = (predicted + 1) % 10
+    assert torch.equal(net(images, labels).reconstruction, net.decode(capsules, labels))
+    assert not torch.equal(net.decode(capsules, labels), net.decode(capsules, predicted))
+
+
+@pytest.mark.parametrize("decoder", ["paper", "standardised"])
+def test_decoding_sees_one_capsule_only(small_model, decoder):
+    net = small_model("hitnet", decoder=decoder).eval()
+    capsules = torch.rand(2, 10, 16)
+    changed = torch.rand(2, 10, 16)
+    changed[:, 4] = capsules[:, 4]
+    fours = torch.tensor([4, 4])
+    assert torch.equal(net.decode(capsules, fours), net.decode(changed, fours))
+
+
+def test_the_papers_decoder_is_two_hidden_layers_and_a_sigmoid():
+    net, capsules = create_model("lenet5-hom", (1, 5, 6), num_classes=3, capsule_dim=4), torch.rand(2, 3, 4)
+    first, second, third = (layer for layer in net.decoder.modules() if isinstance(layer, torch.nn.Linear))
+    assert (first.out_features, second.out_features, third.out_features) == (512, 1024, 30)
+    masked = torch.zeros(2, 12)
+    masked[0, 4:8], masked[1, 0:4] = capsules[0, 1], capsules[1, 0]
+    expected = torch.sigmoid(third(F.relu(second(F.relu(first(masked)))))).view(2, 1, 5, 6)
+    torch.testing.assert_close(net.decode(capsules, torch.tensor([1, 0])), expected)
+
+
+def test_the_standardised_decoder_sees_the_class_and_deviations_in_units_of_their_own():
+    net = create_model("hitnet-fast", (1, 5, 6), num_classes=3, capsule_dim=4, width=2, hit_radius=0.2).eval()
+    capsules = torch.rand(2, 3, 4)
+    first, second, third = (layer for layer in net.decoder.modules() if isinstance(layer, torch.nn.Linear))
+    seen = torch.zeros(2, 3 + 12)
+    seen[0, 1] = seen[1, 0] = 1
+    seen[0, 3 + 4 : 3 + 8], seen[1, 3 : 3 + 4] = (capsules[0, 1] - 0.5) / 0.1, (capsules[1, 0] - 0.5) / 0.1
+    expected = torch.sigmoid(third(F.relu(second(F.relu(first(seen)))))).view(2, 1, 5, 6)
+    torch.testing.assert_close(net.decode(capsules, torch.tensor([1, 0])), expected)
+
+
+@pytest.mark.parametrize("name", sorted(PLAIN))
+def test_any_network_draws_if_it_is_given_a_decoder(small_model, name):
+    net = small_model(name, decoder="paper")
+    assert net(torch.rand(2, 1, 28, 28)).reconstruction.shape == (2, 1, 28, 28)
+
+
+def test_without_a_decoder_drawing_is_refused(small_model):
+    net = small_model("hitnet", decoder="none")
+    assert net(torch.rand(2, 1, 28, 28)).reconstruction is None
+    with pytest.raises(ValueError, match="hitnet has no decoder, so it cannot draw; create it with decoder='paper'"):
+        net.decode(torch.rand(2, 10, 16), torch.tensor([0, 1]))
