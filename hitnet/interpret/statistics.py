@@ -125,12 +125,13 @@ def quality(
     is drawn once more, are measured on `component_images` of the images.
     """
     own = true_capsules(model, images, labels) if capsules is None else capsules
+    variation = _within_classes(images, labels)
     generator = torch.Generator().manual_seed(seed)
     drawn = prototypes(model)
     meant = torch.arange(model.head.num_classes, device=drawn.device)
     return Quality(
-        r2=_r2(model, images, labels, own),
-        prototype_r2=_r2(model, images, labels),
+        r2=_explained(_error(model, images, labels, own), variation),
+        prototype_r2=_explained(_error(model, images, labels, torch.full_like(own, CENTRE)), variation),
         component_gain=_component_gains(model, images, labels, own, component_images, generator),
         sweep_change=_sweep_changes(model),
         prototypes_recognised=float((model.predict(drawn) == meant).float().mean()),
@@ -191,15 +192,14 @@ def _within_classes(images: Tensor, labels: Tensor) -> float:
     )
 
 
-def _r2(model: Model, images: Tensor, labels: Tensor, capsules: Tensor | None = None) -> float:
-    """1 − SSE(drawings of the capsules) / SSE(class mean); of the prototypes, if there are no capsules."""
-    drawn = prototypes(model)
-    error = 0.0
-    for start in range(0, len(images), BATCH):
-        part = slice(start, start + BATCH)
-        own = drawn[labels[part].long()] if capsules is None else draw(model, capsules[part], labels[part])
-        error += float((own - images[part]).double().square().sum())
-    variation = _within_classes(images, labels)
+def _error(model: Model, images: Tensor, labels: Tensor, capsules: Tensor) -> float:
+    """Summed squared differences between images and the drawings of their capsules."""
+    parts = zip(images.split(BATCH), labels.split(BATCH), capsules.split(BATCH), strict=True)
+    return sum(float((draw(model, own, label) - image).double().square().sum()) for image, label, own in parts)
+
+
+def _explained(error: float, variation: float) -> float:
+    """R²: 1 − SSE / SSE(class mean)."""
     # Where nothing varies, nothing but a perfect drawing explains it; scikit-learn says the same.
     return 1 - error / variation if variation else float(error == 0)
 
@@ -210,12 +210,14 @@ def _component_gains(
     if len(images) > limit:
         chosen = stratified_subset(labels, limit, generator).to(labels.device)
         images, labels, own = images[chosen], labels[chosen], own[chosen]
-    without = _r2(model, images, labels)
+    variation = _within_classes(images, labels)
+    centre = torch.full_like(own, CENTRE)
+    without = _explained(_error(model, images, labels, centre), variation)
     gains = []
     for feature in range(own.shape[1]):
-        capsules = torch.full_like(own, CENTRE)
+        capsules = centre.clone()
         capsules[:, feature] = own[:, feature]
-        gains.append(_r2(model, images, labels, capsules) - without)
+        gains.append(_explained(_error(model, images, labels, capsules), variation) - without)
     return gains
 
 
