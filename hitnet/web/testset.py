@@ -12,7 +12,7 @@ from torch import Tensor
 from hitnet.data import ImageSet, to_float
 from hitnet.interpret.verdicts import judge
 from hitnet.model import Model, evaluating
-from hitnet.training.evaluation import load_data
+from hitnet.training.evaluation import data_for
 from hitnet.training.run import Run
 
 BATCH = 64
@@ -85,7 +85,7 @@ class TestSet:
 
     def _work(self) -> None:
         try:
-            images = self._load()
+            images = data_for(self.run, self.model).test
         except Exception as error:  # whatever is wrong with the data, the rest of the page works
             self.state, self.message = "gone", f"The test images of this run cannot be loaded: {error}"
             return
@@ -95,16 +95,6 @@ class TestSet:
             self.scored += self._score(part, start)
             time.sleep(0.002)  # lets somebody else have the model's lock
         self.state = "ready"
-
-    def _load(self) -> ImageSet:
-        data = load_data(self.run.config)
-        shape, classes = self.model.config.image_shape, self.model.config.class_names
-        if data.image_shape != shape or len(data.class_names) != len(classes):
-            raise ValueError(
-                f"{data.name} now holds {data.num_classes} classes of shape {data.image_shape}, "
-                f"the network knows {len(classes)} of {shape}"
-            )
-        return data.test
 
     @torch.no_grad()
     def _score(self, part: ImageSet, start: int) -> list[Scored]:
