@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hitnet.data import read_image, to_float
 from hitnet.files import write_json
 from hitnet.interpret import figures
 from hitnet.interpret.explanation import explain
+from hitnet.interpret.predict import read_pictures
 from hitnet.model import Model
 
 
@@ -25,23 +25,19 @@ class Card:
 
 
 def write_cards(model: Model, files: Sequence[Path], folder: Path) -> list[Card]:
-    """FOLDER/<file>-card.png and .json for each file, in their order; an unreadable file does not stop the others."""
-    device = next(model.parameters()).device
-    shape = model.config.image_shape
-    assert shape is not None
+    """FOLDER/<file>-card.png and .json for each file, in their order."""
     cards = []
     seen: Counter[str] = Counter()
-    for file in files:
-        try:
-            pixels, note = read_image(file, shape)
-        except (OSError, ValueError) as error:
-            cards.append(Card(str(file), error=str(error)))
+    for picture in read_pictures(model, files):
+        file = picture.file
+        if picture.image is None:
+            cards.append(Card(str(file), error=picture.error))
             continue
-        found = explain(model, to_float(pixels.to(device)))
+        found = explain(model, picture.image)
         seen[file.stem] += 1
         # Files of the same name may come from different folders.
         name = f"{file.stem}-card" if seen[file.stem] == 1 else f"{file.stem}-card-{seen[file.stem]}"
         path = figures.save(figures.decision_card(found), folder / f"{name}.png", dpi=120)
-        write_json(path.with_suffix(".json"), {"file": str(file), "note": note, **found.to_json()})
-        cards.append(Card(str(file), found.words, path, note))
+        write_json(path.with_suffix(".json"), {"file": str(file), "note": picture.note, **found.to_json()})
+        cards.append(Card(str(file), found.words, path, picture.note))
     return cards

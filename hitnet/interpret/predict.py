@@ -1,10 +1,12 @@
 """The answer to picture files: class, score and verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from hitnet.data import read_image, to_float
 from hitnet.interpret.verdicts import Verdict, judge
@@ -25,22 +27,40 @@ class Prediction:
     error: str | None = None
 
 
-@torch.no_grad()
-def predict_files(model: Model, files: Sequence[Path]) -> list[Prediction]:
-    """One prediction a file, in their order; an unreadable file does not stop the others."""
+class Picture(NamedTuple):
+    """A picture file as the network takes it, (channels, height, width), or why it cannot be read."""
+
+    file: Path
+    image: Tensor | None
+    note: str | None
+    error: str | None
+
+
+def read_pictures(model: Model, files: Sequence[Path]) -> Iterator[Picture]:
+    """One after the other, in their order; an unreadable file does not stop the others."""
     device = next(model.parameters()).device
     shape = model.config.image_shape
     assert shape is not None
+    for file in files:
+        try:
+            pixels, note = read_image(file, shape)
+        except (OSError, ValueError) as error:
+            yield Picture(file, None, None, str(error))
+        else:
+            yield Picture(file, to_float(pixels.to(device)), note, None)
+
+
+@torch.no_grad()
+def predict_files(model: Model, files: Sequence[Path]) -> list[Prediction]:
+    """One prediction a file, in their order."""
     predictions = []
     with evaluating(model):
-        for file in files:
-            try:
-                pixels, note = read_image(file, shape)
-            except (OSError, ValueError) as error:
-                predictions.append(Prediction(str(file), error=str(error)))
+        for picture in read_pictures(model, files):
+            if picture.image is None:
+                predictions.append(Prediction(str(picture.file), error=picture.error))
                 continue
-            scores = model.head.score(model.capsules(to_float(pixels.unsqueeze(0).to(device))))
+            scores = model.head.score(model.capsules(picture.image.unsqueeze(0)))
             index = int(model.head.decide(scores))
-            name = model.config.class_names[index]
-            predictions.append(Prediction(str(file), name, float(scores[0, index]), judge(model, scores)[0], note))
+            name, verdict = model.config.class_names[index], judge(model, scores)[0]
+            predictions.append(Prediction(str(picture.file), name, float(scores[0, index]), verdict, picture.note))
     return predictions
