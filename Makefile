@@ -13,10 +13,8 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(BIN)/hitnet train --out runs/demo --model hitnet --epochs 6 --schedule one-cycle --norm-momentum 0.1 --overwrite
-	@echo "Prototypes: runs/demo/mnist-mini/hitnet-s0/plots/prototypes.png"
-	@echo "Try next:   $(BIN)/hitnet eval runs/demo/mnist-mini/hitnet-s0"
-	@echo "            $(BIN)/hitnet predict runs/demo/mnist-mini/hitnet-s0 YOUR-DIGIT.png"
-	@echo "            $(BIN)/hitnet train --data YOUR-FOLDER --image-size 32 --model lenet5-hom"
+	@echo "Prototypes:   runs/demo/mnist-mini/hitnet-s0/plots/prototypes.png"
+	@echo "Own pictures: $(BIN)/hitnet train --data FOLDER-OF-CLASS-FOLDERS --image-size 32 --model hitnet-fast --epochs 20"
 
 test: $(READY) chromium
 	$(BIN)/python -m pytest -n 2
