@@ -10,6 +10,8 @@ from hitnet.layer import initialise_as_keras, mask_capsules
 
 ImageShape = tuple[int, int, int]
 
+HIDDEN = (512, 1024)
+
 
 class PaperDecoder(nn.Module):
     """The paper's: the capsules, all but one set to zero, as they are: (batch, classes, dims), (batch,) -> images."""
@@ -28,30 +30,36 @@ class StandardisedDecoder(nn.Module):
     The paper's decoder sees inputs that vary by ±0.025 around 0.5 and learns from them only after days; in units of
     their own expected deviation the same differences are plain to see. While training, each deviation is dropped with
     a probability drawn for each image: the centre itself (the prototype) and capsules with a single component moved
-    (the sweeps) are then inputs that the decoder was trained on.
+    (the sweeps) are then close to inputs that the decoder was trained on.
     """
 
     def __init__(self, image_shape: ImageShape, num_classes: int, capsule_dim: int, hit_radius: float) -> None:
         super().__init__()
         self.unit = hit_radius / capsule_dim**0.5
         self.layers = painter(num_classes * (1 + capsule_dim), image_shape)
+        # Told which deviations were dropped, the decoder need not hedge: a deviation of zero means just that, a sharp
+        # picture of the centre, and not the mean over all that the deviation might have been.
+        self.dropped = nn.Linear(capsule_dim, HIDDEN[0], bias=False)
+        nn.init.zeros_(self.dropped.weight)
 
     def forward(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
         deviations = mask_capsules((capsules - 0.5) / self.unit, class_indices)
-        if self.training:
-            batch, _, dims = capsules.shape
-            kept = torch.rand(batch, 1, dims, device=capsules.device) >= torch.rand(batch, 1, 1, device=capsules.device)
-            deviations = deviations * kept
         indicator = F.one_hot(class_indices.long(), capsules.shape[1]).to(capsules)
-        return self.layers(torch.cat([indicator, deviations.flatten(1)], dim=1))
+        if not self.training:
+            return self.layers(torch.cat([indicator, deviations.flatten(1)], dim=1))
+        batch, _, dims = capsules.shape
+        dropped = torch.rand(batch, dims, device=capsules.device) < torch.rand(batch, 1, device=capsules.device)
+        kept = deviations * ~dropped.unsqueeze(1)
+        hidden = self.layers[0](torch.cat([indicator, kept.flatten(1)], dim=1)) + self.dropped(dropped.to(capsules))
+        return self.layers[1:](hidden)
 
 
 def painter(inputs: int, image_shape: ImageShape) -> nn.Sequential:
     """Fully connected 512, 1024, image size: (batch, inputs) -> images."""
     layers = nn.Sequential(
-        *(nn.Linear(inputs, 512), nn.ReLU()),
-        *(nn.Linear(512, 1024), nn.ReLU()),
-        *(nn.Linear(1024, math.prod(image_shape)), nn.Sigmoid()),
+        *(nn.Linear(inputs, HIDDEN[0]), nn.ReLU()),
+        *(nn.Linear(*HIDDEN), nn.ReLU()),
+        *(nn.Linear(HIDDEN[1], math.prod(image_shape)), nn.Sigmoid()),
         nn.Unflatten(1, image_shape),
     )
     initialise_as_keras(layers)

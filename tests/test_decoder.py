@@ -31,7 +31,7 @@ def test_decoding_sees_one_capsule_only(small_model, decoder):
 
 def test_the_papers_decoder_is_two_hidden_layers_and_a_sigmoid():
     net, capsules = create_model("lenet5-hom", (1, 5, 6), num_classes=3, capsule_dim=4), torch.rand(2, 3, 4)
-    first, second, third = (layer for layer in net.decoder.modules() if isinstance(layer, torch.nn.Linear))
+    first, second, third = (layer for layer in net.decoder.layers if isinstance(layer, torch.nn.Linear))
     assert (first.out_features, second.out_features, third.out_features) == (512, 1024, 30)
     masked = torch.zeros(2, 12)
     masked[0, 4:8], masked[1, 0:4] = capsules[0, 1], capsules[1, 0]
@@ -42,12 +42,28 @@ def test_the_papers_decoder_is_two_hidden_layers_and_a_sigmoid():
 def test_the_standardised_decoder_sees_the_class_and_deviations_in_units_of_their_own():
     net = create_model("hitnet-fast", (1, 5, 6), num_classes=3, capsule_dim=4, width=2, hit_radius=0.2).eval()
     capsules = torch.rand(2, 3, 4)
-    first, second, third = (layer for layer in net.decoder.modules() if isinstance(layer, torch.nn.Linear))
+    first, second, third = (layer for layer in net.decoder.layers if isinstance(layer, torch.nn.Linear))
     seen = torch.zeros(2, 3 + 12)
     seen[0, 1] = seen[1, 0] = 1
     seen[0, 3 + 4 : 3 + 8], seen[1, 3 : 3 + 4] = (capsules[0, 1] - 0.5) / 0.1, (capsules[1, 0] - 0.5) / 0.1
     expected = torch.sigmoid(third(F.relu(second(F.relu(first(seen)))))).view(2, 1, 5, 6)
     torch.testing.assert_close(net.decode(capsules, torch.tensor([1, 0])), expected)
+
+
+def test_while_training_the_standardised_decoder_is_told_which_deviations_it_does_not_see():
+    net = create_model("hitnet-fast", (1, 5, 6), num_classes=3, capsule_dim=4, width=2)
+    capsules, classes = torch.rand(50, 3, 4), torch.randint(3, (50,))
+    net.decode(capsules, classes).sum().backward()
+    assert (net.decoder.dropped.weight.grad != 0).any(dim=0).all()
+    # Blind to the deviations, what is drawn tells which of them were dropped: all, none, and much in between.
+    with torch.no_grad():
+        net.decoder.layers[0].weight[:, 3:] = 0
+        net.decoder.dropped.weight.normal_()
+    zeros = torch.zeros(50).long()
+    assert len(net.decode(capsules, zeros).mul(1000).round().unique(dim=0)) > 8
+    # Drawing for a reader, everything is known.
+    drawn = net.eval().decode(capsules, zeros)
+    torch.testing.assert_close(drawn, drawn[:1].expand_as(drawn))
 
 
 @pytest.mark.parametrize("name", sorted(PLAIN))

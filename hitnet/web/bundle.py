@@ -56,5 +56,5 @@ def pack_decoder(model: Model) -> bytes:
 
 def _linear_layers(model: Model) -> list[nn.Linear]:
     check_drawable(model)
-    assert model.decoder is not None
-    return [part for part in model.decoder.modules() if isinstance(part, nn.Linear)]
+    assert isinstance(model.decoder, (PaperDecoder, StandardisedDecoder))
+    return [part for part in model.decoder.layers if isinstance(part, nn.Linear)]

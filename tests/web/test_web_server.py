@@ -76,7 +76,7 @@ def test_the_page_and_everything_it_needs_come_from_this_server(client: TestClie
 def test_the_weights_are_the_decoders_layer_by_layer(client: TestClient, explorer: Explorer) -> None:
     numbers = np.frombuffer(client.get("/api/decoder").content, "<f4")
     at = 0
-    linear = [part for part in explorer.model.decoder.modules() if isinstance(part, torch.nn.Linear)]  # type: ignore[union-attr]
+    linear = [part for part in explorer.model.decoder.layers if isinstance(part, torch.nn.Linear)]  # type: ignore[union-attr]
     for layer, (inputs, outputs) in zip(linear, client.get("/api/run").json()["decoder"]["layers"], strict=True):
         weight = numbers[at : at + inputs * outputs].reshape(inputs, outputs)
         assert np.array_equal(weight, layer.weight.detach().numpy().T)
