@@ -12,9 +12,10 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)
-	$(BIN)/hitnet train --out runs/demo --model hitnet --epochs 6 --schedule one-cycle --norm-momentum 0.1 --overwrite
-	@echo "Prototypes:   runs/demo/mnist-mini/hitnet-s0/plots/prototypes.png"
-	@echo "Own pictures: $(BIN)/hitnet train --data FOLDER-OF-CLASS-FOLDERS --image-size 32 --model hitnet-fast --epochs 20"
+	$(BIN)/hitnet train --out runs/demo --overwrite
+	@echo "Prototypes:   runs/demo/mnist-mini/hitnet-fast-s0/plots/prototypes.png"
+	@echo "Explore:      $(BIN)/hitnet explore runs/demo/mnist-mini/hitnet-fast-s0"
+	@echo "Own pictures: $(BIN)/hitnet train --data FOLDER-OF-CLASS-FOLDERS --image-size 32 --epochs 20"
 
 test: $(READY) chromium
 	$(BIN)/python -m pytest -n 2

@@ -16,13 +16,10 @@ from hitnet.training.config import RunOptions, TrainConfig
 
 RunFolder = Annotated[Path, tyro.conf.Positional]
 
-# What `hitnet explore` offers to train where there is no run yet.
-DEMO = TrainConfig(model="hitnet-fast", epochs=12)
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(NetworkOptions, RunOptions):
-    """The defaults are the paper's, but for the number of epochs (250 there)."""
+    """With `--model hitnet` the defaults are the paper's, but for the number of epochs (250 there)."""
 
     # TrainConfig without its checks: tyro would word their errors in its own, longer way.
 
@@ -66,7 +63,7 @@ def train(
 def evaluate(run: RunFolder, data: str | None = None, data_dir: Path | None = None) -> None:
     """Measure the error of a trained network, class by class; the numbers also go to RUN/eval-DATA.json.
 
-    Example: hitnet eval runs/mnist/hitnet-s0
+    Example: hitnet eval runs/mnist/hitnet-fast-s0
 
     Args:
         run: A run folder.
@@ -88,7 +85,7 @@ def predict(
 ) -> None:
     """Classify picture files: class, score (HitNet: the distance to the class's centre, lower is surer) and verdict.
 
-    Example: hitnet predict runs/mnist/hitnet-s0 seven.png
+    Example: hitnet predict runs/mnist/hitnet-fast-s0 seven.png
 
     Args:
         run: A run folder or a model folder.
@@ -118,7 +115,7 @@ def explore(
 ) -> None:
     """Open a local page on which you play with what a network learned: prototypes, deformations, your own images.
 
-    Example: hitnet explore runs/mnist/hitnet-s0
+    Example: hitnet explore runs/mnist/hitnet-fast-s0
 
     Args:
         run: A run folder; the newest finished run in runs/ if not given.
@@ -136,22 +133,21 @@ def explore(
 
 def _train_demo() -> Path:
     """There is nothing to explore yet: train the built-in digits, if the person wants it."""
-    command = f"hitnet train --model {DEMO.model} --epochs {DEMO.epochs}"
     question = "There is no finished run in runs/ yet. Train the built-in demo now, a minute or two? [Y/n] "
     if not sys.stdin.isatty() or input(question).strip().lower() not in ("", "y", "yes"):
-        raise FileNotFoundError(f"there is no finished run with prototypes in runs/; make one with: {command}")
+        raise FileNotFoundError("there is no finished run with prototypes in runs/; make one with: hitnet train")
 
     from hitnet import console
     from hitnet.training import loop
 
     with console.TrainingView() as view:
-        return loop.train(DEMO, watcher=view, overwrite=True).path
+        return loop.train(TrainConfig(), watcher=view, overwrite=True).path
 
 
 def export(run: RunFolder, format: Literal["html"] = "html", out: Path | None = None) -> None:
     """Write what others can use without HitNet: a page of prototypes and sliders that opens by double click.
 
-    Example: hitnet export runs/mnist/hitnet-s0 --format html
+    Example: hitnet export runs/mnist/hitnet-fast-s0 --format html
 
     Args:
         run: A run folder.
@@ -168,7 +164,7 @@ def export(run: RunFolder, format: Literal["html"] = "html", out: Path | None = 
 def prototypes(run: RunFolder, evolution: bool = False, data_dir: Path | None = None) -> None:
     """Draw what each class looks like, and what each component of its capsule does, into RUN/plots.
 
-    Example: hitnet prototypes runs/mnist/hitnet-s0
+    Example: hitnet prototypes runs/mnist/hitnet-fast-s0
 
     Args:
         run: A run folder.
@@ -194,7 +190,7 @@ def prototypes(run: RunFolder, evolution: bool = False, data_dir: Path | None = 
 def explain(run: RunFolder, images: Annotated[tuple[Path, ...], tyro.conf.Positional], out: Path | None = None) -> None:
     """Explain what the network sees in picture files: a decision card and its numbers (JSON) for each.
 
-    Example: hitnet explain runs/mnist/hitnet-s0 seven.png
+    Example: hitnet explain runs/mnist/hitnet-fast-s0 seven.png
 
     Args:
         run: A run folder or a model folder.
@@ -226,7 +222,7 @@ def augment(
 ) -> None:
     """Make new training images: the network deforms what it understood of each, and the details stay.
 
-    Example: hitnet augment runs/mnist/hitnet-s0 --out more-digits --per-image 3
+    Example: hitnet augment runs/mnist/hitnet-fast-s0 --out more-digits --per-image 3
 
     Args:
         run: A run folder whose network has a decoder.

@@ -16,8 +16,8 @@ class RunOptions:
 
     data: str = "mnist-mini"
     """mnist-mini, mnist, fashion-mnist, cifar10, svhn, affnist, affnist-like, a folder of class folders, or an .npz."""
-    model: str = "hitnet"
-    """The network: hitnet, hitnet-fast, n1, n2, n2b, capsnet; lenet5, resnet18, densenet40-12, also with -hom."""
+    model: str = "hitnet-fast"
+    """hitnet-fast, the paper's hitnet, n1, n2, n2b, capsnet; lenet5, resnet18, densenet40-12 and these with -hom."""
     epochs: int = 10
     """How often each training image is seen."""
     seed: int = 0
@@ -72,7 +72,7 @@ class RunOptions:
 # The bases in this order list the run's options before the network's.
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(NetworkOptions, RunOptions):
-    """Train one network. The defaults are the paper's, but for the number of epochs (250 there)."""
+    """Train one network. Of `model="hitnet"` the defaults are the paper's, but for the number of epochs (250 there)."""
 
     # Never None once it is made.
     schedule: Schedule = None  # type: ignore[assignment]

@@ -56,7 +56,8 @@ def stopped(settings: Settings) -> Run:
 
 def options(config: TrainConfig) -> list[str]:
     """The command line that gives these settings."""
-    given = {name: value for name, value in config.to_json().items() if value != TrainConfig().to_json()[name]}
+    usual = {**TrainConfig(model=config.model).to_json(), "model": None}
+    given = {name: value for name, value in config.to_json().items() if value != usual[name]}
     return [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", str(value))]
 
 

@@ -64,7 +64,7 @@ def test_the_newest_finished_run_with_prototypes_is_explored(runs: Path, run: Pa
 def test_without_any_run_the_demo_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", open(os.devnull))  # noqa: SIM115 - pytest closes it
-    with pytest.raises(FileNotFoundError, match="hitnet train --model hitnet-fast"):
+    with pytest.raises(FileNotFoundError, match="make one with: hitnet train"):
         cli.explore(no_browser=True)
     sys.stdin.close()
 
