@@ -26,6 +26,7 @@ def finish(run: Run, config: TrainConfig, data: Dataset, state: State, test: Ima
         "epochs": state.epoch,
         "kept_epoch": state.best_epoch(config.patience),
         "seconds": round(state.seconds, 1),
+        "processor_seconds": round(state.processor_seconds, 1),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "notes": list(data.notes),
         "test": measured.to_json(data.class_names),

@@ -112,7 +112,7 @@ def _train(run: Run, job: Job, watcher: Watcher) -> Run:
     watcher.started(run, job.data, state.model, state.epoch, len(batches))
 
     while state.epoch < config.epochs and not state.out_of_patience(config.patience):
-        began, totals = time.perf_counter(), Totals()
+        began, began_computing, totals = time.perf_counter(), time.process_time(), Totals()
         state.model.train()
         for index, (images, labels) in enumerate(batches):
             rate = learning_rate(config, state.epoch + index / len(batches))
@@ -141,6 +141,7 @@ def _train(run: Run, job: Job, watcher: Watcher) -> Run:
             row |= {f"{name}_error": measured.error, f"{name}_loss": measured.loss}
         state.rows.append(row)
         state.seconds += time.perf_counter() - began
+        state.processor_seconds += time.process_time() - began_computing
         if team.leads:
             if state.best_epoch(config.patience) == state.epoch:
                 state.result.save(run.path / "model")

@@ -14,6 +14,7 @@ from hitnet.training.config import TrainConfig
 from hitnet.training.run import Row, Run
 
 FILE = "state.safetensors"
+PROGRESS = ("rows", "seconds", "processor_seconds")
 
 
 @dataclass
@@ -28,6 +29,9 @@ class State:
     rows: list[Row] = field(default_factory=list)
     """What each epoch measured."""
     seconds: float = 0.0
+    """By the clock on the wall."""
+    processor_seconds: float = 0.0
+    """Of all threads of this process: what the run cost, whatever else the machine was doing."""
 
     @classmethod
     def fresh(cls, config: TrainConfig, model_config: ModelConfig, device: torch.device) -> "State":
@@ -75,7 +79,8 @@ class State:
         for index, values in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{name}": value for name, value in values.items()}
         tensors |= {f"generator.{name}": value for name, value in self._generators().items()}
-        write_tensors(run.path / FILE, tensors, {"progress": json.dumps({"rows": self.rows, "seconds": self.seconds})})
+        progress = {name: getattr(self, name) for name in PROGRESS}
+        write_tensors(run.path / FILE, tensors, {"progress": json.dumps(progress)})
 
     def restore(self, run: Run) -> None:
         """Go back to where the last whole epoch ended; a run stopped in its first epoch starts again."""
@@ -105,7 +110,8 @@ class State:
             if "cuda" in generators:
                 torch.cuda.set_rng_state(generators["cuda"])
             progress = json.loads(metadata["progress"])
-            self.rows, self.seconds = progress["rows"], progress["seconds"]
+            for name in PROGRESS:
+                setattr(self, name, progress[name])
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
             raise ValueError(
                 f"{path} is not the state of a training run ({error!r}); remove it to start from the first epoch again"
