@@ -87,7 +87,7 @@ class Model(nn.Module):
         return self.decoder(capsules, class_indices)
 
     @torch.no_grad()
-    def predict(self, images: Tensor, batch_size: int = 512) -> Tensor:
+    def predict(self, images: Tensor, batch_size: int = 128) -> Tensor:
         """The class of each image, in evaluation mode: (batch, channels, height, width) -> (batch,)."""
         with evaluating(self):
             parts = [self.head.decide(self.head.score(self.capsules(part))) for part in images.split(batch_size)]
