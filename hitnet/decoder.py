@@ -28,9 +28,9 @@ class StandardisedDecoder(nn.Module):
     """The class, and its capsule's deviations in units of m/√n: (batch, classes, dims), (batch,) -> images.
 
     The paper's decoder sees inputs that vary by ±0.025 around 0.5 and learns from them only after days; in units of
-    their own expected deviation the same differences are plain to see. While training, each deviation is dropped with
-    a probability drawn for each image: the centre itself (the prototype) and capsules with a single component moved
-    (the sweeps) are then close to inputs that the decoder was trained on.
+    their own expected deviation the same differences are plain to see. While training, one image in four has each of
+    its deviations dropped with a probability drawn for that image: the centre itself (the prototype) and capsules with
+    a single component moved (the sweeps) are then close to inputs that the decoder was trained on.
     """
 
     def __init__(self, image_shape: ImageShape, num_classes: int, capsule_dim: int, hit_radius: float) -> None:
@@ -48,7 +48,8 @@ class StandardisedDecoder(nn.Module):
         if not self.training:
             return self.layers(torch.cat([indicator, deviations.flatten(1)], dim=1))
         batch, _, dims = capsules.shape
-        dropped = torch.rand(batch, dims, device=capsules.device) < torch.rand(batch, 1, device=capsules.device)
+        probability = (4 * torch.rand(batch, 1, device=capsules.device) - 3).clamp(min=0)
+        dropped = torch.rand(batch, dims, device=capsules.device) < probability
         kept = deviations * ~dropped.unsqueeze(1)
         hidden = self.layers[0](torch.cat([indicator, kept.flatten(1)], dim=1)) + self.dropped(dropped.to(capsules))
         return self.layers[1:](hidden)

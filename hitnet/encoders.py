@@ -48,22 +48,29 @@ class PaperEncoder(Encoder):
 
 
 class FastEncoder(Encoder):
-    """Small kernels and few multiplications, for minutes on a CPU: 3×3 convolutions, halved down to about 8×8."""
+    """Small kernels and few multiplications, for minutes on a CPU: 3×3 convolutions, halved until at most 4×4 are left.
+
+    `width` channels at first, twice as many after each halving, up to eight times as many; most of the work is done at
+    a quarter of the size, where two convolutions follow each other.
+    """
 
     smallest = 4
 
     def __init__(self, image_shape: ImageShape, width: int = 32) -> None:
         super().__init__()
-        channels, *sides = check_size(image_shape, self.smallest)
-        layers = [*_conv_norm_relu(channels, width), nn.MaxPool2d(2)]
-        layers += [*_conv_norm_relu(width, 2 * width), *_conv_norm_relu(2 * width, 2 * width), nn.MaxPool2d(2)]
-        layers += _conv_norm_relu(2 * width, 4 * width)
-        sides = [side // 4 for side in sides]
-        while max(sides) > 8 and min(sides) > 1:
-            layers += [nn.MaxPool2d(2), *_conv_norm_relu(4 * width, 4 * width)]
-            sides = [side // 2 for side in sides]
+        before, *sides = check_size(image_shape, self.smallest)
+        layers = _conv_norm_relu(before, width)
+        before = width
+        halvings = 0
+        while max(sides) > 4 and min(sides) > 1:
+            halvings += 1
+            after = min(2 * before, 8 * width)
+            layers += [nn.MaxPool2d(2), *_conv_norm_relu(before, after)]
+            if halvings == 2:
+                layers += _conv_norm_relu(after, after)
+            sides, before = [side // 2 for side in sides], after
         self.layers = nn.Sequential(*layers, nn.Flatten())
-        self.num_features = 4 * width * math.prod(sides)
+        self.num_features = before * math.prod(sides)
         _prepare(self)
 
     def forward(self, images: Tensor) -> Tensor:
