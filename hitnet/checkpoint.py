@@ -1,4 +1,6 @@
-"""A model as a folder: config.json says what it is, model.safetensors holds its weights. Neither can hold code."""
+"""A model as a folder: config.json says what it is, model.safetensors holds its weights. Neither can hold code.
+
+Or as one file: the weights, and the configuration in their metadata."""
 
 import os
 from dataclasses import asdict
@@ -9,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from hitnet.config import ModelConfig
-from hitnet.files import read_settings, write_bytes, write_json
+from hitnet.files import parse_json, read_settings, revive_settings, write_bytes, write_json
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
@@ -20,11 +22,16 @@ def write_checkpoint(folder: Path, config: ModelConfig, weights: dict[str, Tenso
     write_tensors(folder / WEIGHTS, weights)
 
 
-def read_checkpoint(folder: Path) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """(configuration, weights)."""
-    if not (folder / CONFIG).is_file():
-        raise FileNotFoundError(f"there is no model in {folder}: expected {CONFIG} and {WEIGHTS}; check the path")
-    return read_settings(folder / CONFIG, ModelConfig), read_tensors(folder / WEIGHTS)[0]
+def read_checkpoint(path: Path) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """(configuration, weights) of a folder or of one file."""
+    if path.is_file():
+        weights, metadata = read_tensors(path)
+        if "config" not in metadata:
+            raise ValueError(f"{path} holds weights without a configuration; give the folder in which it lies")
+        return revive_settings(parse_json(metadata["config"], path), ModelConfig, path), weights
+    if not (path / CONFIG).is_file():
+        raise FileNotFoundError(f"there is no model in {path}: expected {CONFIG} and {WEIGHTS}; check the path")
+    return read_settings(path / CONFIG, ModelConfig), read_tensors(path / WEIGHTS)[0]
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:

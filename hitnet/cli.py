@@ -144,21 +144,25 @@ def _train_demo() -> Path:
         return loop.train(TrainConfig(), watcher=view, overwrite=True).path
 
 
-def export(run: RunFolder, format: Literal["html"] = "html", out: Path | None = None) -> None:
-    """Write what others can use without HitNet: a page of prototypes and sliders that opens by double click.
+def export(
+    run: RunFolder, format: Literal["html", "onnx", "pt2", "safetensors"] = "html", out: Path | None = None
+) -> None:
+    """Write what others can use without HitNet. What computes is tried against PyTorch before it is written.
 
-    Example: hitnet export runs/mnist/hitnet-fast-s0 --format html
+    Example: hitnet export runs/mnist/hitnet-fast-s0 --format onnx
 
     Args:
-        run: A run folder.
-        format: html is one self-contained file, the decoder inside.
-        out: The file to write; RUN/explorer.html if not given.
+        run: A run folder; all formats but html take a model folder too.
+        format: html: a page of prototypes and sliders that opens by double click, the decoder inside.
+            onnx, pt2: classifier (image -> distances, capsules) and decoder (capsules, class_index -> image), for ONNX
+            runtimes and for torch.export. safetensors: the model as one file that hitnet.load reads.
+        out: The file (html, safetensors) or folder (onnx, pt2) to write; in RUN if not given.
     """
     from hitnet import console
-    from hitnet.export import export_html
+    from hitnet.export import export_run
 
-    path = export_html(run, out)
-    console.say(f"written to {path} ({path.stat().st_size / 1e6:.1f} MB)")
+    for path in export_run(run, format, out):
+        console.say(f"written to {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
 def prototypes(run: RunFolder, evolution: bool = False, data_dir: Path | None = None) -> None:

@@ -1,8 +1,39 @@
 """A run in a form that others can use without HitNet."""
 
+import io
+import json
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, Literal
 
-from hitnet.files import write_text
+import torch
+from torch import Tensor, nn
+
+import hitnet
+from hitnet.checkpoint import write_tensors
+from hitnet.files import write_bytes, write_text
+from hitnet.heads import HitOrMissHead
+from hitnet.layer import HitOrMiss
+from hitnet.model import Model, load
+
+TOLERANCE = 1e-4
+BATCHES = (1, 2, 5)  # what every exported graph is tried with; it was made with two images
+
+Format = Literal["html", "onnx", "pt2", "safetensors"]
+Answer = Callable[..., Sequence[Tensor]]
+
+
+def export_run(run: Path, format: Format, out: Path | None = None) -> list[Path]:
+    """The files that were written; in the run folder if no other place is given."""
+    if format == "onnx":
+        return export_onnx(run, out)
+    if format == "pt2":
+        return export_pt2(run, out)
+    return [export_html(run, out) if format == "html" else export_safetensors(run, out)]
 
 
 def export_html(run: Path, out: Path | None = None) -> Path:
@@ -12,3 +43,176 @@ def export_html(run: Path, out: Path | None = None) -> Path:
     out = run / "explorer.html" if out is None else out
     write_text(out, static_page(run))
     return out
+
+
+def export_safetensors(run: Path, out: Path | None = None) -> Path:
+    """The model as one file that `hitnet.load` reads, its configuration in the metadata: RUN/network.safetensors."""
+    model = load(run)
+    out = _home(run) / "network.safetensors" if out is None else out
+    write_tensors(out, model.state_dict(), {"config": json.dumps(asdict(model.config)), **describe(model)})
+    return out
+
+
+def export_onnx(run: Path, out: Path | None = None) -> list[Path]:
+    """OUT/classifier.onnx and, for networks that draw, OUT/decoder.onnx; RUN/onnx if no other place is given."""
+    if missing := [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]:
+        raise RuntimeError(f"exporting to ONNX needs {', '.join(missing)}; install: pip install 'hitnet[onnx]'")
+    return _export(load(run), _home(run) / "onnx" if out is None else out, ".onnx", _to_onnx, _open_onnx)
+
+
+def export_pt2(run: Path, out: Path | None = None) -> list[Path]:
+    """The same as torch.export's programs, OUT/classifier.pt2 and OUT/decoder.pt2; RUN/pt2 if no place is given."""
+    return _export(load(run), _home(run) / "pt2" if out is None else out, ".pt2", _to_pt2, _open_pt2)
+
+
+class Classifier(nn.Module):
+    """What a network says of images, without its decoder: (batch, …) -> (batch, classes), (batch, classes, dims)."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.encoder, self.head = model.encoder, model.head
+
+    def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        capsules = self.head(self.encoder(image))
+        return self.head.score(capsules), capsules
+
+
+class Drawer(nn.Module):
+    """What a network draws of one capsule of each image: (batch, classes, dims), (batch,) -> (batch, …)."""
+
+    def __init__(self, decoder: nn.Module) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, capsules: Tensor, class_index: Tensor) -> tuple[Tensor]:
+        return (self.decoder(capsules, class_index),)
+
+
+def describe(model: Model) -> dict[str, str]:
+    """What somebody must know to use the numbers; lists as JSON, as such files hold text only."""
+    config = model.config
+    facts = {
+        "model": config.name,
+        "hitnet_version": hitnet.__version__,
+        "class_names": json.dumps(config.class_names, ensure_ascii=False),
+        "image_shape": json.dumps(config.image_shape),
+        "decision": model.head.decision,
+    }
+    if isinstance(model.head, HitOrMissHead):
+        facts |= {"hit_radius": str(config.hit_radius), "miss_radius": str(config.miss_radius)}
+    return facts
+
+
+def _export(
+    model: Model,
+    folder: Path,
+    suffix: str,
+    write: Callable[[nn.Module, dict[str, Tensor], list[str], dict[str, str]], bytes],
+    read: Callable[[bytes], Answer],
+) -> list[Path]:
+    """Both parts in one format. Nothing is written before all of it was read again and answers as the model does."""
+    score = "distances" if isinstance(model.head.layer, HitOrMiss) else "scores"
+    parts: dict[str, tuple[nn.Module, list[str]]] = {"classifier": (Classifier(model), [score, "capsules"])}
+    if model.decoder is not None:
+        parts["decoder"] = (Drawer(model.decoder), ["image"])
+    files = {}
+    for name, (module, outputs) in parts.items():
+        module.eval()
+        with _silent():
+            content = write(module, _examples(model, name, 2), outputs, describe(model))
+            answer = read(content)
+        for batch in BATCHES:
+            _check_same(answer, module, _examples(model, name, batch), f"{name}{suffix}")
+        files[folder / f"{name}{suffix}"] = content
+    for path, content in files.items():
+        write_bytes(path, content)
+    return list(files)
+
+
+def _examples(model: Model, part: str, batch: int) -> dict[str, Tensor]:
+    """Random inputs of the classifier or of the decoder, by name."""
+    generator = torch.Generator().manual_seed(batch)
+    if part == "classifier":
+        assert model.config.image_shape is not None
+        return {"image": torch.rand(batch, *model.config.image_shape, generator=generator)}
+    classes, dims = model.head.num_classes, model.head.capsule_dim
+    return {
+        "capsules": torch.rand(batch, classes, dims, generator=generator),
+        "class_index": torch.randint(classes, (batch,), generator=generator),
+    }
+
+
+@torch.no_grad()
+def _check_same(answer: Answer, module: nn.Module, examples: dict[str, Tensor], file: str) -> None:
+    for ours, theirs in zip(module(**examples), answer(**examples), strict=True):
+        # Relative where numbers are large: the logits of N1 have no bounds.
+        error = float(((ours - theirs).abs() / ours.abs().clamp(min=1)).max()) if ours.shape == theirs.shape else None
+        if error is None or not error <= TOLERANCE:
+            raise RuntimeError(
+                f"{file} must answer as PyTorch does up to {TOLERANCE:g}, got "
+                f"{f'shape {tuple(theirs.shape)}' if error is None else f'a difference of {error:g}'} "
+                f"for {len(ours)} images; nothing was written; try other versions of torch and onnxruntime"
+            )
+
+
+def _trace(module: nn.Module, examples: dict[str, Tensor]) -> Any:
+    """The graph of a module for any number of images; large convolutions are plain ones in it."""
+    return torch.export.export(module, (), examples, dynamic_shapes=_any_batch(examples))
+
+
+def _any_batch(examples: dict[str, Tensor]) -> dict[str, Any]:
+    batch = torch.export.Dim("batch")
+    return {name: {0: batch} for name in examples}
+
+
+def _to_onnx(module: nn.Module, examples: dict[str, Tensor], outputs: list[str], facts: dict[str, str]) -> bytes:
+    program = torch.onnx.export(
+        _trace(module, examples),
+        dynamo=True,
+        verbose=False,
+        input_names=list(examples),
+        output_names=outputs,
+        dynamic_shapes=_any_batch(examples),
+    )
+    assert program is not None
+    # Lines of source code with the paths of this machine are nobody's business.
+    for node in program.model.graph.all_nodes():
+        node.metadata_props.clear()
+    program.model.metadata_props.update(facts)
+    return program.model_proto.SerializeToString()
+
+
+def _open_onnx(content: bytes) -> Answer:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+
+    def answer(**inputs: Tensor) -> list[Tensor]:
+        return [torch.from_numpy(found) for found in session.run(None, {k: v.numpy() for k, v in inputs.items()})]
+
+    return answer
+
+
+def _to_pt2(module: nn.Module, examples: dict[str, Tensor], outputs: list[str], facts: dict[str, str]) -> bytes:
+    content = io.BytesIO()
+    facts = {**facts, "outputs": json.dumps(outputs)}
+    torch.export.save(_trace(module, examples), content, extra_files={"metadata.json": json.dumps(facts)})
+    return content.getvalue()
+
+
+def _open_pt2(content: bytes) -> Answer:
+    program: Answer = torch.export.load(io.BytesIO(content)).module()
+    return program
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """The exporters warn of each other's old names, which nobody who exports can mend."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _home(run: Path) -> Path:
+    """Where what is made of a run goes, be it a folder or one file."""
+    return run if run.is_dir() else run.parent

@@ -47,30 +47,41 @@ def write_json(path: Path, content: Any) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a file, or an error that names the file."""
+    return parse_json(path.read_bytes(), path)
+
+
+def parse_json(text: str | bytes, source: Path) -> dict[str, Any]:
+    """The object in a text; `source` is the file that is named where there is none."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(text)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is not valid JSON ({error}); it is damaged or not a file of HitNet") from None
+        raise ValueError(f"{source} is not valid JSON ({error}); it is damaged or not a file of HitNet") from None
     if not isinstance(content, dict):
-        raise ValueError(f"{path} must hold an object, got {type(content).__name__}; it is not a file of HitNet")
+        raise ValueError(f"{source} must hold an object, got {type(content).__name__}; it is not a file of HitNet")
     return content
 
 
 def read_settings(path: Path, kind: type[Settings]) -> Settings:
     """A dataclass from the JSON that `write_json` made of it; a field of another name or type is an error."""
-    content, hints = read_json(path), get_type_hints(kind)
+    return revive_settings(read_json(path), kind, path)
+
+
+def revive_settings(content: dict[str, Any], kind: type[Settings], source: Path) -> Settings:
+    """A dataclass from its JSON object; `source` is the file that is named where it is wrong."""
+    hints = get_type_hints(kind)
     if unknown := sorted(content.keys() - hints.keys()):
         raise ValueError(
-            f"{path} has no valid {kind.__name__}: there is no {', '.join(unknown)}; the fields are {', '.join(hints)}"
+            f"{source} has no valid {kind.__name__}: there is no {', '.join(unknown)}; "
+            f"the fields are {', '.join(hints)}"
         )
     for name, value in content.items():
         if not _fits(value, hints[name]):
             expected = hints[name].__name__ if isinstance(hints[name], type) else hints[name]
-            raise ValueError(f"{path} has no valid {kind.__name__}: {name} must be {expected}, got {value!r}")
+            raise ValueError(f"{source} has no valid {kind.__name__}: {name} must be {expected}, got {value!r}")
     try:
         return kind(**{name: _revive(value, hints[name]) for name, value in content.items()})
     except ValueError as error:
-        raise ValueError(f"{path} has no valid {kind.__name__}: {error}") from None
+        raise ValueError(f"{source} has no valid {kind.__name__}: {error}") from None
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -183,13 +183,13 @@ def build(config: ModelConfig) -> Model:
 
 
 def load(path: str | Path) -> Model:
-    """A saved model, in evaluation mode: from the folder `Model.save` wrote, or from a run folder."""
-    folder = Path(path)
-    if (folder / "model").is_dir():
-        folder = folder / "model"
-    config, weights = read_checkpoint(folder)
+    """A saved model, in evaluation mode: from the folder `Model.save` wrote, a run folder, or one safetensors file."""
+    place = Path(path)
+    if (place / "model").is_dir():
+        place = place / "model"
+    config, weights = read_checkpoint(place)
     model = build(config)
-    load_weights(model, weights, str(folder))
+    load_weights(model, weights, str(place))
     return model.eval()
 
 

@@ -1,7 +1,9 @@
 """What the tests of the core share: images that look like digits, and a few steps of training."""
 
 import math
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -78,3 +80,20 @@ def small_model() -> Callable[..., Model]:
         return create_model(name, image_shape, **{"width": widths.get(name, 8), **options})  # type: ignore[arg-type]
 
     return make
+
+
+@pytest.fixture
+def run_examples(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Path], dict[str, object]]:
+    """Run all Python examples of a page of the docs in a folder; the names they leave: run_examples(page, folder)."""
+
+    def run(page: str, folder: Path) -> dict[str, object]:
+        monkeypatch.chdir(folder)
+        text = (Path(__file__).parent.parent / "docs" / page).read_text()
+        examples = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+        assert examples, f"there are examples in {page}"
+        names: dict[str, object] = {"__name__": "__main__"}
+        for number, example in enumerate(examples, start=1):
+            exec(compile(example, f"{page}, example {number}", "exec"), names)
+        return names
+
+    return run
