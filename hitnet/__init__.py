@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hitnet.hub import from_pretrained, push_to_hub, save_pretrained
     from hitnet.interpret.explanation import Explanation, explain
     from hitnet.interpret.hybrid import HybridAugmentation
     from hitnet.interpret.prototypes import deformations, prototypes, sample
@@ -47,6 +48,9 @@ _HOMES = {
     "TrainConfig": "training.config",
     "train": "training.loop",
     "with_hit_or_miss": "transplant",
+    "save_pretrained": "hub",
+    "from_pretrained": "hub",
+    "push_to_hub": "hub",
 }
 
 __all__ = [  # noqa: RUF022 - in the order of the paper
@@ -70,6 +74,9 @@ __all__ = [  # noqa: RUF022 - in the order of the paper
     "explain",
     "Explanation",
     "HybridAugmentation",
+    "save_pretrained",
+    "from_pretrained",
+    "push_to_hub",
 ]
 
 

@@ -1,0 +1,210 @@
+"""Models to share: folders and repositories as huggingface_hub's models are, with a card that shows what was learned.
+
+config.json, model.safetensors   what `hitnet.load` reads
+README.md                        the model card: metrics, classes, how to use it
+prototypes.png                   what each class looks like, where the network draws
+"""
+
+import json
+import re
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import hitnet
+from hitnet.checkpoint import CONFIG, WEIGHTS
+from hitnet.files import write_text
+from hitnet.heads import HitOrMissHead
+from hitnet.model import Model, load
+from hitnet.training.run import Run
+
+CARD, PICTURE = "README.md", "prototypes.png"
+
+
+def save_pretrained(source: Model | str | Path, save_directory: str | Path) -> Path:
+    """Write a model, or the one of a run folder, as a folder to share. A README.md that is there already stays.
+
+    The metrics of the card come from the run's result.json, so a bare model has none.
+    """
+    model, result = _opened(source)
+    folder = Path(save_directory)
+    model.save(folder)
+    pictured = model.decoder is not None and isinstance(model.head, HitOrMissHead)
+    if pictured:
+        _draw_prototypes(model, folder / PICTURE)
+    if not (folder / CARD).exists():
+        write_text(folder / CARD, model_card(model, result, pictured))
+    return folder
+
+
+def from_pretrained(
+    pretrained_model_name_or_path: str | Path,
+    *,
+    revision: str | None = None,
+    cache_dir: str | Path | None = None,
+    force_download: bool = False,
+    local_files_only: bool = False,
+    token: str | bool | None = None,
+) -> Model:
+    """A shared model, in evaluation mode: from a folder, without any network, or from the hub by its owner/name.
+
+    Loading is strict, and only safetensors are read: nothing that comes from the hub can run code here.
+    """
+    name = str(pretrained_model_name_or_path)
+    if Path(name).exists():
+        return load(name)
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name):
+        raise FileNotFoundError(
+            f"there is no folder {name}, and it is no name of a model on the hub, owner/name; check the path"
+        )
+    _require_hub()
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = snapshot_download(
+            name,
+            revision=revision,
+            cache_dir=cache_dir,
+            force_download=force_download,
+            local_files_only=local_files_only,
+            token=token,
+            allow_patterns=[CONFIG, WEIGHTS],
+        )
+    except OSError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise FileNotFoundError(
+            f"{name} is no folder here and cannot be had from the hub ({reason}); "
+            "check the name and the connection, or log in with `hf auth login` if it is private"
+        ) from error
+    return load(folder)
+
+
+def push_to_hub(
+    source: Model | str | Path,
+    repo_id: str,
+    *,
+    commit_message: str = "Model trained with HitNet",
+    private: bool | None = None,
+    token: str | None = None,
+    branch: str | None = None,
+    create_pr: bool | None = None,
+) -> str:
+    """Share a model, or the one of a run folder, on the hub as owner/name; the address of the commit."""
+    _require_hub()
+    from huggingface_hub import HfApi
+
+    api = HfApi(token=token)
+    with tempfile.TemporaryDirectory() as temporary:
+        # First here: what cannot be saved makes no empty repository.
+        folder = save_pretrained(source, temporary)
+        repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        commit = api.upload_folder(
+            repo_id=repo_id,
+            folder_path=folder,
+            commit_message=commit_message,
+            revision=branch,
+            create_pr=create_pr,
+        )
+    return commit.commit_url
+
+
+def model_card(model: Model, result: dict[str, Any] | None, pictured: bool) -> str:
+    """README.md of a shared model: metadata for the hub, then words for people."""
+    name = model.config.name
+    data = _plain(result["data"]) if result else None
+    title = f"{name} on {data}" if data else name
+    picture = f"![The prototype of each class]({PICTURE})\n\n" if pictured else ""
+    return f"""---
+{_metadata(title, result)}---
+
+# {title}
+
+An image classifier trained with hitnet {hitnet.__version__}, after A. Deliège, A. Cioppa and M. Van
+Droogenbroeck, *An Effective Hit-or-Miss Layer Favoring Feature Interpretation as Learned Prototypes Deformations*
+(2019).
+
+{picture}{_table(_facts(model, result))}
+
+## Use it
+
+```python
+import torch, hitnet
+
+net = hitnet.from_pretrained("owner/name")  # this repository, or a folder with its files
+net.predict(torch.rand(2, {", ".join(str(size) for size in model.config.image_shape or ())}))  # images in [0, 1]
+```
+
+## Classes
+
+{", ".join(_plain(word) for word in model.config.class_names)}
+"""
+
+
+def _facts(model: Model, result: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """What the card says in its table."""
+    channels, height, width = model.config.image_shape or (0, 0, 0)
+    facts = [
+        ("images", f"{width}×{height}, {'grey' if channels == 1 else f'{channels} channels'}, values in [0, 1]"),
+        ("classes", str(model.head.num_classes)),
+        ("decision", f"the class with the {model.head.decision} score"),
+        ("parameters", f"{sum(parameter.numel() for parameter in model.parameters()):,}"),
+    ]
+    if isinstance(model.head, HitOrMissHead):
+        radii = f"a class is hit within {model.config.hit_radius:g} of its centre, missed beyond "
+        facts.append(("score", f"distance to the centre; {radii}{model.config.miss_radius:g}"))
+    if result is not None:
+        test = result["test"]
+        facts.append(("test error", f"{test['error']:.2f} % ({test['mistakes']} of {test['images']:,} images)"))
+        facts.append(("epochs", str(result["kept_epoch"])))
+        if "quality" in result:
+            facts.append(("variation within classes explained (R²)", f"{result['quality']['r2']:.2f}"))
+            recognised = 100 * result["quality"]["prototypes_recognised"]
+            facts.append(("prototypes recognised as their class", f"{recognised:.0f} %"))
+        facts += [("note", _plain(note)) for note in result["notes"]]
+    return facts
+
+
+def _table(facts: list[tuple[str, str]]) -> str:
+    return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in facts)])
+
+
+def _metadata(title: str, result: dict[str, Any] | None) -> str:
+    """What the hub sorts and searches by. JSON is YAML, whatever a data set is called."""
+    content: dict[str, Any] = {
+        "library_name": "hitnet",
+        "pipeline_tag": "image-classification",
+        "tags": ["hitnet", "hit-or-miss", "capsule-network", "prototypes", "interpretability"],
+    }
+    if result is not None:
+        metric = {"type": "accuracy", "value": round(1 - result["test"]["error"] / 100, 6), "name": "test accuracy"}
+        task = {"type": "image-classification"}
+        data = {"name": result["data"], "type": result["data"], "split": "test"}
+        content["model-index"] = [{"name": title, "results": [{"task": task, "dataset": data, "metrics": [metric]}]}]
+    return "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in content.items())
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return re.sub(r"([\\`*_{}\[\]<>|#&])", r"\\\1", " ".join(text.split()))
+
+
+def _draw_prototypes(model: Model, path: Path) -> None:
+    from hitnet.interpret import figures  # matplotlib takes a while to load
+    from hitnet.interpret.prototypes import prototypes
+
+    title = f"{model.config.name}: what each class looks like at its centre"
+    figures.save(figures.image_grid(prototypes(model), model.config.class_names, title), path)
+
+
+def _opened(source: Model | str | Path) -> tuple[Model, dict[str, Any] | None]:
+    """The model, and how its run ended where that is known."""
+    if isinstance(source, Model):
+        return source, None
+    run = Run(Path(source))
+    return load(source), run.result if run.is_finished else None
+
+
+def _require_hub() -> None:
+    if find_spec("huggingface_hub") is None:
+        raise RuntimeError("the model hub needs huggingface_hub; install: pip install 'hitnet[hub]'")

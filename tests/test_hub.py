@@ -1,0 +1,192 @@
+"""Models to share: a folder with a card, and the hub behind a stub of its network."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import create_autospec
+
+import huggingface_hub
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from PIL import Image
+
+import hitnet
+from hitnet import hub
+from hitnet.training.config import TrainConfig
+from hitnet.training.loop import train
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which hitnet-fast was trained on a few digits: runs/mnist-mini/hitnet-fast-s0."""
+    folder = tmp_path_factory.mktemp("home")
+    options = {"model": "hitnet-fast", "width": 4, "capsule_dim": 2, "epochs": 1, "train_images": 100, "threads": 1}
+    train(TrainConfig(out=folder / "runs", **options))
+    return folder
+
+
+@pytest.fixture
+def run(home: Path) -> Path:
+    return home / "runs" / "mnist-mini" / "hitnet-fast-s0"
+
+
+class FakeHub:
+    """The hub's side of the network: repositories are folders."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.calls = root, []
+
+    def api(self, token: str | None = None) -> SimpleNamespace:
+        return SimpleNamespace(create_repo=self.create_repo, upload_folder=self.upload_folder)
+
+    def create_repo(self, repo_id: str, **options: object) -> SimpleNamespace:
+        self.calls.append(("create_repo", repo_id, options))
+        (self.root / repo_id).mkdir(parents=True, exist_ok=True)
+        return SimpleNamespace(repo_id=repo_id)
+
+    def upload_folder(self, *, repo_id: str, folder_path: Path, **options: object) -> SimpleNamespace:
+        self.calls.append(("upload_folder", repo_id, options))
+        shutil.copytree(folder_path, self.root / repo_id, dirs_exist_ok=True)
+        return SimpleNamespace(commit_url=f"https://huggingface.co/{repo_id}/commit/1")
+
+    def snapshot_download(self, repo_id: str, *, allow_patterns: list[str], **options: object) -> str:
+        self.calls.append(("snapshot_download", repo_id, options))
+        if not (self.root / repo_id).is_dir():
+            raise OSError("404 Client Error: repository not found\nlong story")
+        snapshot = self.root / "cache" / repo_id
+        snapshot.mkdir(parents=True, exist_ok=True)
+        for name in allow_patterns:
+            shutil.copy(self.root / repo_id / name, snapshot)
+        return str(snapshot)
+
+
+@pytest.fixture
+def fake_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHub:
+    fake = FakeHub(tmp_path / "hub")
+    monkeypatch.setattr(huggingface_hub, "HfApi", fake.api)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fake.snapshot_download)
+    return fake
+
+
+def same(first: hitnet.model.Model, second: hitnet.model.Model) -> bool:
+    weights = second.state_dict()
+    return first.config == second.config and all(weights[name].equal(w) for name, w in first.state_dict().items())
+
+
+def test_a_folder_comes_back_as_the_same_model_with_a_card_and_a_picture(run: Path, tmp_path: Path):
+    folder = hitnet.save_pretrained(run, tmp_path / "digits")
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["README.md", "config.json", "model.safetensors", "prototypes.png"]
+    loaded = hitnet.from_pretrained(folder)
+    assert same(loaded, hitnet.load(run))
+    assert not loaded.training
+    with Image.open(folder / "prototypes.png") as picture:
+        assert picture.width > 400
+    card = (folder / "README.md").read_text()
+    assert "![The prototype of each class](prototypes.png)" in card
+    assert "0, 1, 2, 3, 4, 5, 6, 7, 8, 9" in card
+
+
+def test_the_hub_reads_the_test_error_from_the_card(run: Path, tmp_path: Path):
+    card = ModelCard.load(hitnet.save_pretrained(run, tmp_path / "digits") / "README.md")
+    assert (card.data.library_name, card.data.pipeline_tag) == ("hitnet", "image-classification")
+    (found,) = card.data.eval_results
+    test = hitnet.training.run.Run(run).result["test"]
+    assert found.metric_type == "accuracy"
+    assert found.metric_value == pytest.approx(1 - test["mistakes"] / test["images"])
+    assert found.dataset_name == "mnist-mini"
+    assert f"| test error | {test['error']:.2f} % ({test['mistakes']} of 1,000 images) |" in card.text
+
+
+def test_a_bare_model_has_a_card_without_metrics_and_odd_names_stay_text(tmp_path: Path):
+    model = hitnet.create_model("n1", (3, 32, 32), 3, width=8, class_names=("a|b", "<script>", "[old]\nfox"))
+    folder = hitnet.save_pretrained(model, tmp_path / "n1")
+    card = ModelCard.load(folder / "README.md")
+    assert card.data.eval_results is None
+    assert r"a\|b, \<script\>, \[old\] fox" in card.text
+    assert not (folder / "prototypes.png").exists()
+    assert same(hitnet.from_pretrained(str(folder)), model)
+
+
+def test_the_example_of_the_card_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    hitnet.save_pretrained(hitnet.create_model("lenet5-hom", (3, 20, 24)), tmp_path / "owner" / "name")
+    monkeypatch.chdir(tmp_path)
+    exec((tmp_path / "owner" / "name" / "README.md").read_text().split("```")[1].removeprefix("python"), {})
+
+
+def test_a_card_of_ones_own_stays(tmp_path: Path):
+    (tmp_path / "README.md").write_text("mine")
+    hitnet.save_pretrained(hitnet.create_model("lenet5-hom"), tmp_path)
+    assert (tmp_path / "README.md").read_text() == "mine"
+
+
+def test_a_model_goes_to_the_hub_and_comes_back(run: Path, fake_hub: FakeHub):
+    address = hitnet.push_to_hub(run, "me/digits", private=True, commit_message="first", branch="dev", create_pr=True)
+    assert address == "https://huggingface.co/me/digits/commit/1"
+    assert fake_hub.calls == [
+        ("create_repo", "me/digits", {"private": True, "exist_ok": True}),
+        ("upload_folder", "me/digits", {"commit_message": "first", "revision": "dev", "create_pr": True}),
+    ]
+    loaded = hitnet.from_pretrained("me/digits", revision="v1", local_files_only=True)
+    assert same(loaded, hitnet.load(run))
+    assert fake_hub.calls[-1][2]["revision"] == "v1"
+    assert fake_hub.calls[-1][2]["local_files_only"] is True
+
+
+def test_the_calls_to_the_hub_are_those_the_library_knows(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    api = create_autospec(huggingface_hub.HfApi, instance=True)
+    api.create_repo.return_value = SimpleNamespace(repo_id="me/digits")
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda token: api)
+    hitnet.push_to_hub(run, "me/digits")
+    api.upload_folder.assert_called_once()
+    download = create_autospec(huggingface_hub.snapshot_download, return_value=str(run))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert same(hitnet.from_pretrained("me/digits"), hitnet.load(run))
+
+
+def test_what_cannot_be_saved_makes_no_repository(fake_hub: FakeHub):
+    own = hitnet.with_hit_or_miss(torch.nn.Linear(4, 2), num_classes=2)
+    with pytest.raises(ValueError, match="there is no model that can be rebuilt by name: 'Linear'"):
+        hitnet.push_to_hub(own, "me/own")
+    assert fake_hub.calls == []
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("me/nothing", r"me/nothing is no folder here and cannot be had from the hub \(404 Client Error.*not found\);"),
+        ("runs/mnist/hitnet-s0", "there is no folder runs/mnist/hitnet-s0, and it is no name of a model on the hub"),
+        ("../me", "there is no folder"),
+    ],
+)
+def test_a_model_that_is_nowhere_is_answered_with_the_remedy(fake_hub: FakeHub, name: str, message: str):
+    with pytest.raises(FileNotFoundError, match=message):
+        hitnet.from_pretrained(name)
+
+
+def test_somebody_elses_model_is_refused(tmp_path: Path):
+    (tmp_path / "config.json").write_text('{"architectures": ["BertModel"], "hidden_size": 8}')
+    with pytest.raises(
+        ValueError, match="config.json has no valid ModelConfig: there is no architectures, hidden_size"
+    ):
+        hitnet.from_pretrained(tmp_path)
+
+
+def test_a_missing_library_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hub, "find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match=r"needs huggingface_hub; install: pip install 'hitnet\[hub\]'"):
+        hitnet.from_pretrained("me/digits")
+
+
+def test_importing_hitnet_and_its_folders_needs_no_hub_library():
+    code = "import sys, hitnet; hitnet.save_pretrained; assert 'huggingface_hub' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_examples_of_the_page_run(home: Path, run: Path, fake_hub: FakeHub, run_examples):
+    names = run_examples("hub.md", home)
+    assert same(names["net"], hitnet.load(run))
+    assert names["address"].startswith("https://huggingface.co/me/digits")
