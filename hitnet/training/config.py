@@ -51,6 +51,8 @@ class RunOptions:
     """Fraction of the training images held out for validation."""
     patience: int = 0
     """Stop when the validation error has not improved for so many epochs, and keep the best epoch; 0 never stops."""
+    track: Literal["none", "tensorboard"] = "none"
+    """tensorboard writes curves, prototypes, reconstructions and histograms of components to RUN/tensorboard."""
 
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, mps."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from hitnet.data import Batches, Dataset, ImageSet, stratified_split, stratified_subset
 from hitnet.files import sweep
 from hitnet.interpret.snapshots import write_snapshot
-from hitnet.model import Loss, Model
+from hitnet.model import Loss
 from hitnet.training.augmentation import Augmentation, make_augmentation
 from hitnet.training.config import TrainConfig
 from hitnet.training.devices import Team, autocast, choose_device, choose_precision, join_team
@@ -21,16 +21,8 @@ from hitnet.training.evaluation import evaluate, load_data
 from hitnet.training.finish import finish
 from hitnet.training.run import Row, Run, describe_environment
 from hitnet.training.state import FILE, State
-
-
-class Watcher:
-    """Told how training goes, so that it can be shown. This one is silent."""
-
-    def started(self, run: Run, data: Dataset, model: Model, epochs_done: int, batches: int) -> None: ...
-
-    def stepped(self, images: int, loss: float) -> None: ...
-
-    def epoch_ended(self, row: Row) -> None: ...
+from hitnet.training.tracking import make_tracker
+from hitnet.training.watcher import Watcher as Watcher
 
 
 class TrainingStopped(RuntimeError):
@@ -75,6 +67,7 @@ class Job:
     device: torch.device
     precision: torch.dtype
     team: Team
+    tracker: Watcher
 
 
 @contextmanager
@@ -100,16 +93,18 @@ def prepare(config: TrainConfig) -> Iterator[Job]:
         augment = make_augmentation(config, data, state.generator, device, team)
         if config.snapshots and state.model.decoder is None:
             raise ValueError(f"{config.model} has no decoder, so there is nothing to keep; leave --snapshots out")
+        tracker = make_tracker(config, team)
         held_out = {"test": data.test.to(device)}
         if validation is not None:
             held_out = {"validation": validation, **held_out}
-        yield Job(config, data, batches, augment, held_out, state, device, precision, team)
+        yield Job(config, data, batches, augment, held_out, state, device, precision, team, tracker)
 
 
 def _train(run: Run, job: Job, watcher: Watcher) -> Run:
     config, state, batches, team = job.config, job.state, job.batches, job.team
     network = team.wrap(state.model, job.device)
-    watcher.started(run, job.data, state.model, state.epoch, len(batches))
+    for each in (watcher, job.tracker):
+        each.started(run, job.data, state.model, state.epoch, len(batches))
 
     while state.epoch < config.epochs and not state.out_of_patience(config.patience):
         began, began_computing, totals = time.perf_counter(), time.process_time(), Totals()
@@ -149,6 +144,7 @@ def _train(run: Run, job: Job, watcher: Watcher) -> Run:
                 write_snapshot(state.result, run.path, state.epoch)
             run.write_metrics(state.rows)
             state.save(run)
+        job.tracker.epoch_ended(row)
         watcher.epoch_ended(row)
 
     if team.leads:

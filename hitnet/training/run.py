@@ -33,6 +33,7 @@ class Run:
     model/           config.json, model.safetensors
     state.safetensors  what resuming needs; gone when the run is finished
     plots/           pictures
+    tensorboard/     the same and more for TensorBoard, with --track
     result.json      how it ended
     """
 
