@@ -17,6 +17,7 @@ from hitnet.checks import check_images, check_labels
 from hitnet.config import DecoderName, ModelConfig, nearest_or_raise
 from hitnet.decoder import PaperDecoder, StandardisedDecoder
 from hitnet.layer import HitOrMiss
+from hitnet.timm_encoder import PREFIX, TimmEncoder
 
 
 class Output(NamedTuple):
@@ -95,7 +96,7 @@ class Model(nn.Module):
 
     def save(self, path: str | Path) -> None:
         """Write the model as a folder that `hitnet.load` reads."""
-        nearest_or_raise(self.config.name, _MODELS, "model that can be rebuilt by name:")
+        find_recipe(self.config.name, "model that can be rebuilt by name:")
         write_checkpoint(Path(path), self.config, self.state_dict())
 
     def loss(self, out: Output, images: Tensor, labels: Tensor) -> Loss:
@@ -143,8 +144,15 @@ _MODELS = {
 }
 
 
+def find_recipe(name: str, what: str = "model") -> Recipe:
+    """How to make the network of this name; those of timm get a Hit-or-Miss head."""
+    if name.startswith(PREFIX):
+        return Recipe(partial(TimmEncoder, name.removeprefix(PREFIX)), heads.HitOrMissHead, "paper")
+    return _MODELS[nearest_or_raise(name, _MODELS, what)]
+
+
 def list_models(pattern: str = "*") -> list[str]:
-    """The names `create_model` knows, or those that match an fnmatch pattern.
+    """The names `create_model` knows besides timm's, or those that match an fnmatch pattern.
 
     >>> list_models("lenet*")
     ['lenet5', 'lenet5-hom']
@@ -159,7 +167,7 @@ def create_model(
     capsule_dim: int = 16,
     **options: Any,
 ) -> Model:
-    """A new network by name; `options` are the other fields of `ModelConfig`.
+    """A new network by name, also timm/NAME; `options` are the other fields of `ModelConfig`.
 
     >>> create_model("lenet5-hom", image_shape=(3, 32, 32), num_classes=5).predict(torch.rand(2, 3, 32, 32)).shape
     torch.Size([2])
@@ -173,9 +181,11 @@ def create_model(
 
 def build(config: ModelConfig) -> Model:
     """The network that a configuration describes, with fresh weights."""
-    recipe = _MODELS[nearest_or_raise(config.name, _MODELS, "model")]
+    recipe = find_recipe(config.name)
     if config.image_shape is None:
         raise ValueError(f"{config.name} needs an image_shape, got None; give (channels, height, width)")
+    if config.width is not None and config.name.startswith(PREFIX):
+        raise ValueError(f"{config.name} has a width of its own, got {config.width}; choose another network of timm")
     width = {} if config.width is None else {"width": config.width}
     encoder = recipe.encoder(config.image_shape, **width)
     head = recipe.head(encoder.num_features, config)

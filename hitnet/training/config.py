@@ -17,7 +17,7 @@ class RunOptions:
     data: str = "mnist-mini"
     """mnist-mini, mnist, fashion-mnist, cifar10, svhn, affnist, affnist-like, a folder of class folders, or an .npz."""
     model: str = "hitnet-fast"
-    """hitnet-fast, the paper's hitnet, n1, n2, n2b, capsnet; lenet5, resnet18, densenet40-12 and these with -hom."""
+    """hitnet-fast, the paper's hitnet, n1, n2, n2b, capsnet; lenet5, resnet18, densenet40-12, also -hom; timm/NAME."""
     epochs: int = 10
     """How often each training image is seen."""
     seed: int = 0

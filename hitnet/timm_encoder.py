@@ -1,0 +1,62 @@
+"""Any network of timm as an encoder: timm/resnet18, timm/convnext_atto, … timm itself is loaded when one is made."""
+
+import difflib
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hitnet.encoders import Encoder, ImageShape
+
+PREFIX = "timm/"
+
+
+class TimmEncoder(Encoder):
+    """A timm network of fresh weights without its classifier, made for images of this shape."""
+
+    def __init__(self, name: str, image_shape: ImageShape) -> None:
+        super().__init__()
+        timm = load_timm()
+        if not timm.is_model(name):
+            near = difflib.get_close_matches(name, timm.list_models(), n=1, cutoff=0.5)
+            guess = f"did you mean {PREFIX + near[0]!r}? " if near else ""
+            raise ValueError(f"there is no model {PREFIX + name!r}; {guess}timm.list_models() has all names")
+        channels, *sides = image_shape
+        # Transformers are made for one size of images; timm says which networks are.
+        size = {"img_size": sides} if timm.get_pretrained_cfg(name).fixed_input_size else {}
+        try:
+            self.module = timm.create_model(name, num_classes=0, in_chans=channels, **size)
+            self.num_features = self._count_features(image_shape)
+        except (RuntimeError, ValueError, TypeError, AssertionError, ArithmeticError) as error:
+            raise ValueError(
+                f"{PREFIX}{name} cannot take images of shape {image_shape} ({error}); "
+                "resize them, with --image-size 32 say, or choose another network"
+            ) from error
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.module(images)
+
+    @torch.no_grad()
+    def _count_features(self, image_shape: ImageShape) -> int:
+        """By a trial: timm's own `num_features` is not always what comes out."""
+        features = self.eval()(torch.zeros(1, *image_shape))
+        self.train()
+        if features.dim() != 2:
+            raise ValueError(f"it gives features of shape {tuple(features.shape)}, not (batch, features)")
+        return features.shape[1]
+
+
+def load_timm() -> Any:
+    """timm, or a clear word where it is missing or cannot be loaded."""
+    if find_spec("timm") is None:
+        raise RuntimeError("networks of timm need timm; install: pip install 'hitnet[timm]'")
+    try:
+        import timm
+    except (ImportError, RuntimeError, OSError) as error:
+        # torchvision, which timm loads, fits one build of torch only; a CUDA one next to a CPU torch fails like this.
+        raise RuntimeError(
+            f"timm is installed but cannot be loaded ({error}); most likely torchvision was built for another torch "
+            f"than {torch.__version__}: install the one that fits, from the same index as torch"
+        ) from error
+    return timm

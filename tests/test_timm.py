@@ -1,0 +1,135 @@
+"""HoM in the networks of timm, by hand and by name."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import hitnet
+from hitnet import cli, timm_encoder
+from hitnet.training.run import Run
+
+FAMILIES = {
+    "resnet18": {},
+    "densenet121": {},
+    "efficientnet_b0": {},
+    "mobilenetv3_small_050": {},
+    "convnext_atto": {},
+    "vit_tiny_patch16_224": {"img_size": 32, "depth": 4},
+    "swin_tiny_patch4_window7_224": {"img_size": 32, "depths": (1, 1, 1, 1)},
+    "regnetx_002": {},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def timm() -> ModuleType:
+    """timm, also where torchvision was built for CUDA and torch was not: two schemas are all that it misses."""
+    try:
+        import timm
+    except RuntimeError:
+        library = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        import timm
+
+        timm.schemas_of_the_tests = library  # dropped, it would take the schemas along
+    return timm
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_hom_trains_and_draws_in_every_family(timm: ModuleType, name: str, channels: int):
+    backbone = timm.create_model(name, in_chans=channels, num_classes=7, **FAMILIES[name])
+    net = hitnet.with_hit_or_miss(backbone, num_classes=5, capsule_dim=4, image_shape=(channels, 32, 32))
+    images, labels = torch.rand(4, channels, 32, 32), torch.arange(4)
+    out = net(images, labels)
+    assert (out.capsules.shape, out.scores.shape) == ((4, 5, 4), (4, 5))
+    net.loss(out, images, labels).total.backward()
+    for place, parameter in net.named_parameters():
+        assert parameter.grad is not None, place
+        assert torch.isfinite(parameter.grad).all(), place
+    assert any(parameter.grad.any() for parameter in net.encoder.parameters())
+    drawn = hitnet.prototypes(net)
+    assert drawn.shape == (5, channels, 32, 32)
+    assert 0 <= drawn.min() <= drawn.max() <= 1
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenetv3_small_050", "vit_tiny_patch16_224"])
+def test_a_network_by_name_is_the_transplanted_one_and_its_folder_is_enough_to_load_it(name: str, tmp_path: Path):
+    net = hitnet.create_model(f"timm/{name}", (3, 32, 32), 5, capsule_dim=4).eval()
+    net.save(tmp_path)
+    loaded = hitnet.load(tmp_path)
+    images = torch.rand(2, 3, 32, 32)
+    assert loaded.config == net.config
+    assert torch.equal(loaded(images).scores, net(images).scores)
+    assert net.head.layer.in_features == net.encoder(images).shape[1]
+
+
+def test_the_command_line_trains_and_every_verb_takes_the_run(tmp_path: Path, monkeypatch, capsys):
+    random = np.random.default_rng(0)
+    images = random.integers(0, 255, (40, 32, 32, 3), dtype=np.uint8)
+    labels = np.arange(40) % 2
+    images[labels == 1, :, :16] //= 4
+    np.savez(tmp_path / "halves.npz", x_train=images, y_train=labels, x_test=images[:8], y_test=labels[:8])
+    Image.fromarray(images[0]).save(tmp_path / "a.png")
+    monkeypatch.chdir(tmp_path)
+
+    def hitnet_says(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["hitnet", *arguments])
+        cli.main()
+        return capsys.readouterr().out
+
+    hitnet_says(
+        *("train", "--data", "halves.npz", "--model", "timm/resnet18", "--epochs", "2", "--batch-size", "16"),
+        *("--capsule-dim", "2", "--threads", "1"),
+    )
+    run = Run.open("runs/halves/timm-resnet18-s0")
+    assert run.result["model"] == "timm/resnet18"
+    assert run.result["decoder"] == "PaperDecoder"
+    folder = str(run.path)
+    assert "mistakes in 8 images" in hitnet_says("eval", folder)
+    assert "a.png" in hitnet_says("predict", folder, "a.png")
+    assert "written to" in hitnet_says("prototypes", folder)
+    assert "written to" in hitnet_says("export", folder, "--format", "pt2")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        (
+            "timm/resnet81",
+            {},
+            r"there is no model 'timm/resnet81'; did you mean 'timm/\w*resnet\w*'\? timm.list_models",
+        ),
+        ("timm/hf-hub:somebody/something", {}, "there is no model 'timm/hf-hub:somebody/something'"),
+        ("timm/densenet121", {"image_shape": (1, 8, 8)}, r"timm/densenet121 cannot take images of shape \(1, 8, 8\)"),
+        ("timm/resnet18", {"width": 8}, "timm/resnet18 has a width of its own, got 8"),
+    ],
+)
+def test_what_cannot_be_made_is_explained(name: str, options: dict[str, object], message: str):
+    with pytest.raises(ValueError, match=message):
+        hitnet.create_model(name, **options)
+
+
+def test_a_missing_timm_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(timm_encoder, "find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match=r"need timm; install: pip install 'hitnet\[timm\]'"):
+        hitnet.create_model("timm/resnet18")
+
+
+def test_a_timm_that_cannot_be_loaded_is_explained_and_breaks_nothing_else(tmp_path: Path):
+    (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    code = "import hitnet; hitnet.create_model('lenet5-hom'); from hitnet import cli; cli.main()"
+    command = [sys.executable, "-c", code, "train", "--model", "timm/resnet18", "--out", str(tmp_path / "runs")]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("hitnet: error: timm is installed but cannot be loaded (operator torchvision::nms")
+    assert "install the one that fits" in done.stderr
+    assert not (tmp_path / "runs").exists()
