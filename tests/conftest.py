@@ -2,6 +2,8 @@
 
 import math
 import re
+import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hitnet import cli
 from hitnet.model import Model, create_model
 
 torch.set_num_threads(1)
@@ -84,16 +87,20 @@ def small_model() -> Callable[..., Model]:
 
 @pytest.fixture
 def run_examples(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Path], dict[str, object]]:
-    """Run all Python examples of a page of the docs in a folder; the names they leave: run_examples(page, folder)."""
+    """Run the commands and the Python examples of a page of the docs in a folder: (page, folder) -> the names left."""
 
     def run(page: str, folder: Path) -> dict[str, object]:
         monkeypatch.chdir(folder)
         text = (Path(__file__).parent.parent / "docs" / page).read_text()
-        examples = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-        assert examples, f"there are examples in {page}"
         names: dict[str, object] = {"__name__": "__main__"}
-        for number, example in enumerate(examples, start=1):
-            exec(compile(example, f"{page}, example {number}", "exec"), names)
+        examples = re.findall(r"^```python\n(.*?)^```|^    (hitnet .*?)$", text, flags=re.DOTALL | re.MULTILINE)
+        assert examples, f"there are examples in {page}"
+        for code, command in examples:
+            if code:
+                exec(compile(code, page, "exec"), names)
+            else:
+                monkeypatch.setattr(sys, "argv", shlex.split(command, comments=True))
+                cli.main()
         return names
 
     return run

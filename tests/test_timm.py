@@ -1,6 +1,7 @@
 """HoM in the networks of timm, by hand and by name."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -71,34 +72,6 @@ def test_a_network_by_name_is_the_transplanted_one_and_its_folder_is_enough_to_l
     assert net.head.layer.in_features == net.encoder(images).shape[1]
 
 
-def test_the_command_line_trains_and_every_verb_takes_the_run(tmp_path: Path, monkeypatch, capsys):
-    random = np.random.default_rng(0)
-    images = random.integers(0, 255, (40, 32, 32, 3), dtype=np.uint8)
-    labels = np.arange(40) % 2
-    images[labels == 1, :, :16] //= 4
-    np.savez(tmp_path / "halves.npz", x_train=images, y_train=labels, x_test=images[:8], y_test=labels[:8])
-    Image.fromarray(images[0]).save(tmp_path / "a.png")
-    monkeypatch.chdir(tmp_path)
-
-    def hitnet_says(*arguments: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["hitnet", *arguments])
-        cli.main()
-        return capsys.readouterr().out
-
-    hitnet_says(
-        *("train", "--data", "halves.npz", "--model", "timm/resnet18", "--epochs", "2", "--batch-size", "16"),
-        *("--capsule-dim", "2", "--threads", "1"),
-    )
-    run = Run.open("runs/halves/timm-resnet18-s0")
-    assert run.result["model"] == "timm/resnet18"
-    assert run.result["decoder"] == "PaperDecoder"
-    folder = str(run.path)
-    assert "mistakes in 8 images" in hitnet_says("eval", folder)
-    assert "a.png" in hitnet_says("predict", folder, "a.png")
-    assert "written to" in hitnet_says("prototypes", folder)
-    assert "written to" in hitnet_says("export", folder, "--format", "pt2")
-
-
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
@@ -133,3 +106,26 @@ def test_a_timm_that_cannot_be_loaded_is_explained_and_breaks_nothing_else(tmp_p
     assert done.stderr.startswith("hitnet: error: timm is installed but cannot be loaded (operator torchvision::nms")
     assert "install the one that fits" in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_page_trains_on_the_command_line_and_every_verb_takes_the_run(tmp_path: Path, run_examples, capsys):
+    random = np.random.default_rng(0)
+    for index in range(20):
+        folder = tmp_path / "my-pictures" / ("dark" if index % 2 else "light")
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = random.integers(0, 60 if index % 2 else 255, (20, 20, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{index}.png")
+    names = run_examples("pytorch.md", tmp_path)
+    assert names["net"].config.class_names == ("dark", "light")
+    assert names["pictures"].shape == (10, 1, 28, 28)
+    assert list((tmp_path / "runs" / "mnist-mini" / "lenet5-hom-s0" / "tensorboard").glob("*.epoch-0002"))
+
+    run = Run.open(tmp_path / "runs" / "my-pictures" / "timm-resnet18-s0")
+    assert (run.result["model"], run.result["decoder"]) == ("timm/resnet18", "PaperDecoder")
+    assert (run.path / "plots" / "atlas" / "1-light.png").is_file()
+    said = capsys.readouterr().out
+    assert "mistakes in 4 images" in said
+    cli.predict(run.path, (folder / "19.png",))
+    assert re.search(r"19\.png │ (dark|light) ", capsys.readouterr().out)
+    cli.export(run.path, "pt2")
+    assert "decoder.pt2" in capsys.readouterr().out
