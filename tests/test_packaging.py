@@ -1,0 +1,93 @@
+"""What `python -m build` makes is complete, and trains the demo in an environment that never saw this folder."""
+
+import email
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import numpy
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*command: object, cwd: Path) -> str:
+    """What a command prints, without any hint where this checkout lies."""
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(list(map(str, command)), cwd=cwd, env=clean, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheel and the source distribution, the wheel made from the latter as `build` does it."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return {"wheel": wheel, "sdist": sdist}
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_no_other(built: dict[str, Path]):
+    tracked = run("git", "ls-files", "hitnet", cwd=ROOT).split("\n") if (ROOT / ".git").exists() else []
+    with zipfile.ZipFile(built["wheel"]) as wheel:
+        names = {name for name in wheel.namelist() if not name.startswith("hitnet-")}
+    assert {"hitnet/py.typed", "hitnet/web/static/index.html", "hitnet/data/mnist_mini/README.md"} <= names
+    assert {name.split("/")[0] for name in names} == {"hitnet"}
+    assert set(filter(None, tracked)) <= names, "files that git knows"
+
+
+def test_the_source_distribution_brings_what_its_tests_need(built: dict[str, Path]):
+    with tarfile.open(built["sdist"]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    expected = {"pyproject.toml", "README.md", "LICENSE", "constraints.txt", "tests/conftest.py"}
+    assert expected | {"docs/export.md", "examples/plain_loop.py"} <= names
+
+
+def test_extras_bring_what_the_core_can_do_without(built: dict[str, Path]):
+    with zipfile.ZipFile(built["wheel"]) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith("METADATA"))
+        metadata = email.message_from_bytes(wheel.read(name))
+    assert {"mat", "onnx", "hub", "timm", "tensorboard", "explore"} <= set(metadata.get_all("Provides-Extra"))
+    core = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
+    names = {line.split(">")[0] for line in core}
+    assert names == {"torch", "numpy", "safetensors", "tyro", "rich", "matplotlib", "pillow", "pooch"}
+
+
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_it_installs_into_an_empty_environment_and_trains_there(built: dict[str, Path], kind: str, tmp_path: Path):
+    venv.create(tmp_path / "env", symlinks=True)
+    python = tmp_path / "env" / "bin" / "python"
+    (packages,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
+    # Only the libraries of this environment, torch above all, are borrowed: installing them takes minutes. Its own
+    # .pth files, and with them an editable hitnet, do not count from here.
+    (packages / "borrowed.pth").write_text(f"{Path(numpy.__file__).parent.parent}\n")
+    # Without an index nothing can be fetched: all that the metadata ask for must be there.
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-build-isolation"]
+    run(*pip, "--ignore-installed", "--no-deps", built[kind], cwd=tmp_path)
+    run(*pip, built[kind], cwd=tmp_path)
+
+    place = run(python, "-c", "import hitnet; print(hitnet.__file__)", cwd=tmp_path).strip()
+    assert Path(place).parent == packages / "hitnet"
+    assert (packages / "hitnet" / "py.typed").is_file()
+    options = [
+        "--model",
+        "lenet5-hom",
+        "--epochs",
+        "1",
+        "--train-images",
+        "100",
+        "--capsule-dim",
+        "2",
+        "--threads",
+        "1",
+    ]
+    printed = run(tmp_path / "env" / "bin" / "hitnet", "train", *options, cwd=tmp_path)
+    assert "lenet5-hom on mnist-mini: 100 training and 1,000 test images" in printed
+    result = json.loads((tmp_path / "runs" / "mnist-mini" / "lenet5-hom-s0" / "result.json").read_text())
+    assert result["test"]["images"] == 1000
