@@ -153,9 +153,9 @@ def export(
 
     Args:
         run: A run folder; all formats but html take a model folder too.
-        format: html: a page of prototypes and sliders that opens by double click, the decoder inside.
-            onnx, pt2: classifier (image -> distances, capsules) and decoder (capsules, class_index -> image), for ONNX
-            runtimes and for torch.export. safetensors: the model as one file that hitnet.load reads.
+        format: html is a page of prototypes and sliders that opens by double click, the decoder inside.
+            onnx and pt2 (torch.export) are classifier (image -> distances, capsules) and decoder.
+            safetensors is the model as one file that hitnet.load reads.
         out: The file (html, safetensors) or folder (onnx, pt2) to write; in RUN if not given.
     """
     from hitnet import console

@@ -100,6 +100,8 @@ def describe(model: Model) -> dict[str, str]:
     }
     if isinstance(model.head, HitOrMissHead):
         facts |= {"hit_radius": str(config.hit_radius), "miss_radius": str(config.miss_radius)}
+    if model.decoder is not None:
+        facts["decoder"] = type(model.decoder).__name__
     return facts
 
 
@@ -137,7 +139,8 @@ def _examples(model: Model, part: str, batch: int) -> dict[str, Tensor]:
         return {"image": torch.rand(batch, *model.config.image_shape, generator=generator)}
     classes, dims = model.head.num_classes, model.head.capsule_dim
     return {
-        "capsules": torch.rand(batch, classes, dims, generator=generator),
+        # Near the centre, as real ones are: far from it pixels are black or white, whatever a graph computes.
+        "capsules": 0.45 + 0.1 * torch.rand(batch, classes, dims, generator=generator),
         "class_index": torch.randint(classes, (batch,), generator=generator),
     }
 

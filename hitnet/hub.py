@@ -153,6 +153,8 @@ def _facts(model: Model, result: dict[str, Any] | None) -> list[tuple[str, str]]
     if isinstance(model.head, HitOrMissHead):
         radii = f"a class is hit within {model.config.hit_radius:g} of its centre, missed beyond "
         facts.append(("score", f"distance to the centre; {radii}{model.config.miss_radius:g}"))
+    if model.decoder is not None:
+        facts.append(("decoder", type(model.decoder).__name__))
     if result is not None:
         test = result["test"]
         facts.append(("test error", f"{test['error']:.2f} % ({test['mistakes']} of {test['images']:,} images)"))

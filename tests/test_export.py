@@ -85,6 +85,7 @@ def test_the_metadata_tell_names_decision_shape_and_radii(saved):
         assert json.loads(facts["class_names"]) == list(CLASSES)
         assert json.loads(facts["image_shape"]) == [1, 28, 28]
         assert (facts["decision"], facts["hit_radius"], facts["miss_radius"]) == ("lowest", "0.2", "0.9")
+        assert (facts["model"], facts["decoder"]) == ("lenet5-hom", "PaperDecoder")
     session = onnxruntime.InferenceSession(file.with_name("classifier.onnx"))
     assert [(value.name, value.shape) for value in session.get_inputs()] == [("image", ["batch", 1, 28, 28])]
     assert [(value.name, value.shape) for value in session.get_outputs()] == [
