@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hitnet.hub import from_pretrained, push_to_hub, save_pretrained
+    from hitnet.estimator import HitNetClassifier as HitNetClassifier
     from hitnet.interpret.explanation import Explanation, explain
     from hitnet.interpret.hybrid import HybridAugmentation
     from hitnet.interpret.prototypes import deformations, prototypes, sample
@@ -51,8 +52,10 @@ _HOMES = {
     "save_pretrained": "hub",
     "from_pretrained": "hub",
     "push_to_hub": "hub",
+    "HitNetClassifier": "estimator",
 }
 
+# Without HitNetClassifier: `from hitnet import *` needs no scikit-learn.
 __all__ = [  # noqa: RUF022 - in the order of the paper
     "HitOrMiss",
     "squash",
@@ -89,4 +92,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted(set(globals()) | set(_HOMES))

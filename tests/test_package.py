@@ -41,7 +41,9 @@ def test_the_version_is_the_installed_one():
     assert hitnet.__version__ == metadata.version("hitnet")
 
 
-@pytest.mark.parametrize("name", ["hitnet", "hitnet.layer", "hitnet.loss", "hitnet.model", "hitnet.transplant"])
+@pytest.mark.parametrize(
+    "name", ["hitnet", "hitnet.layer", "hitnet.loss", "hitnet.model", "hitnet.transplant", "hitnet.estimator"]
+)
 def test_examples_in_docstrings_are_true(name):
     result = doctest.testmod(importlib.import_module(name))
     assert result.failed == 0

@@ -1,5 +1,6 @@
 """Data sets by name or path, kept whole as uint8 on the device and cut into batches there."""
 
+from hitnet.data.arrays import channels_first
 from hitnet.data.augment import flip, shift
 from hitnet.data.batches import Batches, to_float
 from hitnet.data.catalog import list_datasets
@@ -12,6 +13,7 @@ __all__ = [
     "Batches",
     "Dataset",
     "ImageSet",
+    "channels_first",
     "flip",
     "list_datasets",
     "load_dataset",

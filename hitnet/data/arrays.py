@@ -60,15 +60,21 @@ def _read_arrays(path: Path) -> dict[str, Array]:
 
 def _to_images(array: Array, name: str, notes: list[str]) -> Tensor:
     """Bytes or floats in any of three layouts -> uint8 (count, channels, height, width)."""
+    array = channels_first(array, name)
+    if array.dtype != np.uint8:
+        array = _to_bytes(array, name, notes)
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def channels_first(array: Array, name: str) -> Array:
+    """Images in any of three layouts -> (count, channels, height, width)."""
     if array.ndim == 3:
         array = array[:, None]
     elif array.ndim == 4 and array.shape[1] not in (1, 3):
         array = array.transpose(0, 3, 1, 2)
     if array.ndim != 4 or array.shape[1] not in (1, 3) or 0 in array.shape:
         raise ValueError(f"{name} must be {LAYOUTS}, got shape {array.shape}")
-    if array.dtype != np.uint8:
-        array = _to_bytes(array, name, notes)
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return array
 
 
 def _to_bytes(array: Array, name: str, notes: list[str]) -> Array:

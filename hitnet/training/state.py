@@ -38,8 +38,7 @@ class State:
         """Before the first step; everything random comes from the seed."""
         torch.manual_seed(config.seed)
         model = build(model_config).to(device)
-        # Keras' epsilon, as in the paper's code; torch's own is 1e-8.
-        optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, eps=1e-7, fused=device.type != "mps")
+        optimizer = make_optimizer(model, config.learning_rate)
         averaged = None
         if config.ema:
             averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema), use_buffers=True)
@@ -122,6 +121,12 @@ class State:
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             states["cuda"] = torch.cuda.get_rng_state()
         return states
+
+
+def make_optimizer(model: Model, rate: float) -> torch.optim.Adam:
+    """Adam with Keras' epsilon, as in the paper's code; torch's own is 1e-8."""
+    parameters = list(model.parameters())
+    return torch.optim.Adam(parameters, lr=rate, eps=1e-7, fused=parameters[0].device.type != "mps")
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -1,0 +1,283 @@
+"""HitNet as a scikit-learn classifier: for images in any layout, and for plain features through a small network."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from hitnet.config import checked_shape
+from hitnet.data import channels_first, stratified_split
+from hitnet.heads import HitOrMissHead
+from hitnet.interpret.prototypes import prototypes
+from hitnet.model import Model, build, evaluating
+from hitnet.training import memory
+from hitnet.training.config import TrainConfig
+from hitnet.training.devices import choose_device
+from hitnet.training.state import make_optimizer
+from hitnet.transplant import with_hit_or_miss
+
+try:
+    from scipy.optimize import minimize_scalar
+    from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise ImportError(
+        f"HitNetClassifier needs scikit-learn ({error}); install: pip install 'hitnet[sklearn]'"
+    ) from error
+
+Array = npt.NDArray[Any]
+ImageShape = tuple[int, int, int]
+
+BATCH = 512  # images at once where nothing is learned
+
+
+class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
+    """Hit-or-Miss with the manners of scikit-learn.
+
+    Images are arrays (N, H, W), (N, C, H, W) or (N, H, W, C) with 1 or 3 channels, or flat with `image_shape`: whole
+    numbers 0..255, or floats in [0, 1]. All else, (N, features), goes through a small fully connected network.
+
+    model: the network for images, any of `hitnet.list_models()` with Hit-or-Miss.
+    image_shape: (channels, height, width) of images that come as flat arrays, one channel after the other.
+    width: channels of the encoder, or units of the layers for plain features; the network's own if not given.
+    learning_rate: Adam's highest rate in `fit`, where it rises and falls once, and the rate of `partial_fit`; the
+        network's own if not given.
+    shift: training images are moved by up to this many whole pixels each way.
+    validation: share of the data that `fit` holds out for the temperature of `predict_proba`. With 0, or where a class
+        has but one member, the temperature is the hit radius.
+    warm_start: `fit` goes on with the network it has.
+
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> HitNetClassifier(random_state=0).fit(X, y).transform(X).shape
+        (150, 48)
+    """
+
+    classes_: Array
+    net_: Model
+    """The network itself, for `hitnet.explain` and all else."""
+    temperature_: float
+    image_shape_: ImageShape | None
+    """None for plain features."""
+    optimizer_: torch.optim.Optimizer
+
+    def __init__(
+        self,
+        model: str = "hitnet-fast",
+        *,
+        image_shape: ImageShape | None = None,
+        capsule_dim: int = 16,
+        width: int | None = None,
+        epochs: int = 30,
+        batch_size: int = 32,
+        learning_rate: float | None = None,
+        shift: int = 0,
+        validation: float = 0.1,
+        warm_start: bool = False,
+        device: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.model, self.image_shape, self.capsule_dim, self.width = model, image_shape, capsule_dim, width
+        self.epochs, self.batch_size, self.learning_rate, self.shift = epochs, batch_size, learning_rate, shift
+        self.validation, self.warm_start, self.device, self.random_state = validation, warm_start, device, random_state
+
+    def fit(self, X: Any, y: Any) -> "HitNetClassifier":
+        """Train on all but the validation share, then fit the temperature on that."""
+        fresh = not (self.warm_start and hasattr(self, "net_"))
+        inputs, y = self._checked(X, y, fresh=fresh)
+        if fresh:
+            self._start(np.unique(y))
+        labels, settings = self._indices(y), self._settings(epochs=self.epochs, schedule="one-cycle")
+        kept, held_out = split(labels, settings)
+        memory.fit(self.net_, self.optimizer_, inputs[kept], labels[kept], settings)
+        if len(held_out):
+            self.temperature_ = best_temperature(self._distances(inputs[held_out]), labels[held_out])
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "HitNetClassifier":
+        """One epoch at a constant rate; the first call names all classes. Nothing is held out: `temperature_` stays."""
+        fresh = not hasattr(self, "net_")
+        if fresh and classes is None:
+            raise ValueError("the first call of partial_fit must name all classes; give classes=[...]")
+        inputs, y = self._checked(X, y, fresh=fresh)
+        if fresh:
+            self._start(np.unique(classes))
+        settings = self._settings(epochs=1, schedule="constant")
+        memory.fit(self.net_, self.optimizer_, inputs, self._indices(y), settings)
+        return self
+
+    def fit_temperature(self, X: Any, y: Any) -> "HitNetClassifier":
+        """Fit the temperature of `predict_proba` on other data, which training must not have seen."""
+        check_is_fitted(self)
+        inputs, y = self._checked(X, y)
+        self.temperature_ = best_temperature(self._distances(inputs), self._indices(y))
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """The class whose capsule lies nearest to the centre: (N,)."""
+        check_is_fitted(self)
+        return self.classes_[self._distances(self._checked(X)).argmin(dim=1).numpy()]
+
+    def predict_proba(self, X: Any) -> Array:
+        """softmax(−distance / temperature), an addition to the paper: (N, classes)."""
+        check_is_fitted(self)
+        return torch.softmax(-self._distances(self._checked(X)) / self.temperature_, dim=1).numpy()
+
+    def decision_function(self, X: Any) -> Array:
+        """−distance: (N, classes). Of two classes, by how much the second one is nearer: (N,)."""
+        check_is_fitted(self)
+        distances = self._distances(self._checked(X)).numpy()
+        return distances[:, 0] - distances[:, 1] if len(self.classes_) == 2 else -distances
+
+    def transform(self, X: Any) -> Array:
+        """The capsules of all classes side by side: (N, classes · capsule_dim)."""
+        check_is_fitted(self)
+        return self._capsules(self._checked(X)).flatten(1).numpy()
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """What `transform` gives: class and component, as in `setosa_c3`."""
+        check_is_fitted(self)
+        names = [f"{name}_c{component}" for name in self.classes_ for component in range(self.net_.head.capsule_dim)]
+        return np.asarray(names, dtype=object)
+
+    @property
+    def prototypes_(self) -> Array:
+        """What each class looks like, drawn without any image: (classes, channels, height, width)."""
+        check_is_fitted(self)
+        if self.image_shape_ is None:
+            raise AttributeError("only images have prototypes, fit saw plain features; give image_shape")
+        return prototypes(self.net_).cpu().numpy()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _checked(self, X: Any, y: Any = "no_validation", *, fresh: bool = False) -> Any:
+        """X as the network takes it, and y, if given, as scikit-learn does; what is wrong with them is said here."""
+        flat, shape = flattened(X, self.image_shape if fresh else self.image_shape_)
+        if isinstance(y, str):
+            flat = validate_data(self, flat, reset=fresh)
+        else:
+            # Training needs two: batch statistics of one mean nothing.
+            flat, y = validate_data(self, flat, y, reset=fresh, ensure_min_samples=2)
+            check_classification_targets(y)
+        if fresh:
+            self.image_shape_ = shape
+        if shape != self.image_shape_:
+            raise ValueError(f"fit saw {in_words(self.image_shape_)}, got {in_words(shape)}; bring X to the same kind")
+        inputs = to_features(flat) if shape is None else to_images(flat, shape)
+        return inputs if isinstance(y, str) else (inputs, y)
+
+    def _start(self, classes: Array) -> None:
+        """A new network for these classes."""
+        if len(classes) < 2:
+            raise ValueError(f"a classifier needs at least 2 classes, got {len(classes)} class; check y")
+        self._random = check_random_state(self.random_state)
+        settings, device = self._settings(), choose_device(self.device)
+        with memory.seeded(settings.seed, device):
+            net = make_net(settings, self.image_shape_, self.n_features_in_, tuple(map(str, classes))).to(device)
+        if not isinstance(net.head, HitOrMissHead):
+            raise ValueError(f"model must be a network with Hit-or-Miss, got {self.model!r}; try 'hitnet-fast'")
+        self.classes_, self.net_, self.temperature_ = classes, net, net.config.hit_radius
+        self.optimizer_ = make_optimizer(net, settings.learning_rate)
+
+    def _settings(self, **others: Any) -> TrainConfig:
+        """This classifier's parameters as those of a run, which checks them; every time with a new seed."""
+        images = self.image_shape_ is not None
+        return TrainConfig(
+            model=self.model if images else "hitnet-fast",
+            augment="shift" if images else "none",
+            shift=self.shift,
+            capsule_dim=self.capsule_dim,
+            width=self.width,
+            learning_rate=self.learning_rate,  # type: ignore[arg-type] # None is the network's own
+            batch_size=self.batch_size,
+            validation=self.validation,
+            seed=self._random.randint(2**31 - 1),
+            **others,
+        )
+
+    def _indices(self, y: Array) -> Tensor:
+        """Labels as class indices: (N,)."""
+        if strange := np.setdiff1d(y, self.classes_).tolist():
+            raise ValueError(f"the classes are {self.classes_.tolist()}, got also {strange}; begin with all classes")
+        return torch.from_numpy(np.searchsorted(self.classes_, y))
+
+    @torch.no_grad()
+    def _capsules(self, inputs: Tensor) -> Tensor:
+        """(N, …) -> (N, classes, dims)."""
+        device = next(self.net_.parameters()).device
+        with evaluating(self.net_):
+            return torch.cat([self.net_.capsules(part.to(device)).cpu() for part in inputs.split(BATCH)])
+
+    def _distances(self, inputs: Tensor) -> Tensor:
+        """How far the capsule of each class lands from the centre: (N, …) -> (N, classes)."""
+        return self.net_.head.score(self._capsules(inputs))
+
+
+def flattened(X: Any, image_shape: Any) -> tuple[Any, ImageShape | None]:
+    """Images in any layout -> (N, channels · height · width) and their shape; what is flat stays as it came."""
+    shape = None if image_shape is None else checked_shape(image_shape)
+    if isinstance(X, (list, tuple)):
+        X = np.asarray(X)
+    if getattr(X, "ndim", 2) <= 2:
+        return X, shape
+    pixels = channels_first(np.asarray(X), "X")
+    return pixels.reshape(len(pixels), -1), checked_shape(pixels.shape[1:])
+
+
+def to_features(flat: Array) -> Tensor:
+    """In double precision, as scikit-learn computes: an answer does not depend on its neighbours in the batch."""
+    return torch.from_numpy(np.array(flat, dtype=np.float64))
+
+
+def to_images(flat: Array, shape: ImageShape) -> Tensor:
+    """(N, channels · height · width) -> (N, channels, height, width); whole numbers become x/255."""
+    if flat.shape[1] != prod(shape):
+        raise ValueError(f"images of shape {shape} have {prod(shape)} values, got {flat.shape[1]}; check image_shape")
+    pixels = np.array(flat, dtype=np.float32)
+    return torch.from_numpy(pixels / 255 if flat.dtype.kind in "iu" else pixels).unflatten(1, shape)
+
+
+def in_words(image_shape: ImageShape | None) -> str:
+    return "plain features" if image_shape is None else f"images of shape {image_shape}"
+
+
+def make_net(settings: TrainConfig, image_shape: ImageShape | None, features: int, names: tuple[str, ...]) -> Model:
+    if image_shape is not None:
+        return build(settings.model_config(image_shape, names))
+    width = settings.width or 64
+    layers = nn.Sequential(
+        nn.BatchNorm1d(features),  # features come in all units
+        *(nn.Linear(features, width), nn.ReLU()),
+        *(nn.Linear(width, width), nn.ReLU()),
+        nn.Linear(width, len(names)),
+    )
+    options: dict[str, Any] = {"class_names": names, "norm_momentum": settings.norm_momentum}
+    return with_hit_or_miss(layers, len(names), settings.capsule_dim, classifier="5", **options).double()
+
+
+def split(labels: Tensor, settings: TrainConfig) -> tuple[Tensor, Tensor]:
+    """(indices to train on, indices held out); none are, where a class would have none left."""
+    if not settings.validation or labels.unique(return_counts=True)[1].min() < 2:
+        return torch.arange(len(labels)), torch.arange(0)
+    return stratified_split(labels, settings.validation, torch.Generator().manual_seed(settings.seed))
+
+
+def best_temperature(distances: Tensor, labels: Tensor) -> float:
+    """The temperature at which softmax(−distance / temperature) fits the labels best: (N, classes), (N,) -> number."""
+    count, classes = distances.shape
+    # Platt's targets, never quite 1: a few right answers must not make all others certain.
+    doubt = 1 / (count + 2)
+    wanted = torch.full_like(distances, doubt / (classes - 1)).scatter_(1, labels.unsqueeze(1), 1 - doubt)
+
+    def cost(log_temperature: float) -> float:
+        return -float((wanted * torch.log_softmax(-distances / np.exp(log_temperature), dim=1)).sum(dim=1).mean())
+
+    return float(np.exp(minimize_scalar(cost, bounds=(-7, 3), method="bounded").x))

@@ -1,0 +1,50 @@
+"""Training on tensors in memory, without data sets by name and without a run folder."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from hitnet.data import shift
+from hitnet.model import Model
+from hitnet.training.config import TrainConfig
+from hitnet.training.loop import learning_rate
+
+
+def fit(model: Model, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: Tensor, config: TrainConfig) -> None:
+    """Train for `config.epochs`; everything random comes from `config.seed`, and no other random numbers change."""
+    device = next(model.parameters()).device
+    generator = torch.Generator().manual_seed(config.seed)
+    model.train()
+    with seeded(config.seed, device):
+        for epoch in range(config.epochs):
+            order = torch.randperm(len(labels), generator=generator)
+            # Batch statistics of one mean nothing.
+            batches = [chosen for chosen in order.split(config.batch_size) if len(chosen) > 1]
+            for index, chosen in enumerate(batches):
+                rate = learning_rate(config, epoch + index / len(batches))
+                for group in optimizer.param_groups:
+                    group["lr"] = rate
+                batch, wanted = inputs[chosen], labels[chosen].to(device)
+                if config.augment == "shift" and config.shift:
+                    batch = shift(batch, config.shift, generator=generator)
+                batch = batch.to(device)
+                loss = model.loss(model(batch, wanted), batch, wanted).total
+                if not torch.isfinite(loss):
+                    raise ValueError(
+                        f"the loss became {loss.item()} in epoch {epoch + 1} at learning rate {rate:g}; "
+                        "most likely the rate is too high: try a tenth of it"
+                    )
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                optimizer.step()
+    model.eval()
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """torch's own random numbers come from a seed inside, and go on afterwards as if nothing had happened."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
