@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hitnet.interpret.hybrid import HybridAugmentation
     from hitnet.interpret.prototypes import deformations, prototypes, sample
     from hitnet.interpret.statistics import feature_statistics
+    from hitnet.interpret.verdicts import outlier_score, verdicts
     from hitnet.layer import HitOrMiss, squash
     from hitnet.loss import CentripetalLoss, centripetal_loss, distance_to_centre, margin_loss, staircase
     from hitnet.model import create_model, list_models, load
@@ -46,6 +47,8 @@ _HOMES = {
     "explain": "interpret.explanation",
     "Explanation": "interpret.explanation",
     "HybridAugmentation": "interpret.hybrid",
+    "verdicts": "interpret.verdicts",
+    "outlier_score": "interpret.verdicts",
     "TrainConfig": "training.config",
     "train": "training.loop",
     "with_hit_or_miss": "transplant",
@@ -80,6 +83,8 @@ __all__ = [  # noqa: RUF022 - in the order of the paper
     "save_pretrained",
     "from_pretrained",
     "push_to_hub",
+    "verdicts",
+    "outlier_score",
 ]
 
 

@@ -85,6 +85,8 @@ def predict(
 ) -> None:
     """Classify picture files: class, score (HitNet: the distance to the class's centre, lower is surer) and verdict.
 
+    A run that `hitnet calibrate` saw also tells which answers are sure enough to be accepted.
+
     Example: hitnet predict runs/mnist/hitnet-fast-s0 seven.png
 
     Args:
@@ -95,16 +97,37 @@ def predict(
     from hitnet import console
     from hitnet.interpret.predict import predict_files
     from hitnet.model import load
+    from hitnet.training.calibration import read_calibration
 
     if not files:
         raise ValueError("there is nothing to classify; name picture files after the run folder")
-    predictions = predict_files(load(run), files)
+    calibration = read_calibration(run)
+    predictions = predict_files(load(run), files, calibration.threshold if calibration else None)
     if as_json:
         print(json.dumps([asdict(found) for found in predictions], indent=2, ensure_ascii=False))
     else:
-        console.show_predictions(predictions)
+        console.show_predictions(predictions, calibration)
     if any(found.error for found in predictions):
         sys.exit(1)
+
+
+def calibrate(run: RunFolder, max_error: float = 0.01, confidence: float = 0.95, data_dir: Path | None = None) -> None:
+    """Choose which answers are refused, so that few of the others are wrong; `hitnet predict` then keeps to it.
+
+    Example: hitnet calibrate runs/mnist/hitnet-fast-s0 --max-error 0.001
+
+    Args:
+        run: A finished run that was trained with --validation.
+        max_error: The share of wrong answers among those given that is just bearable.
+        confidence: How sure it must be that the share is not larger.
+        data_dir: Where data sets lie already.
+    """
+    from hitnet import console
+    from hitnet.training.calibration import calibrate_run
+
+    found, path = calibrate_run(run, max_error, confidence, data_dir)
+    console.show_calibration(found)
+    console.say(f"written to {path}; hitnet predict keeps to it")
 
 
 def explore(
@@ -278,6 +301,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "train": train,
     "eval": evaluate,
     "predict": predict,
+    "calibrate": calibrate,
     "prototypes": prototypes,
     "explain": explain,
     "augment": augment,

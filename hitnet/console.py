@@ -16,6 +16,7 @@ from hitnet.interpret.cards import Card
 from hitnet.interpret.predict import Prediction
 from hitnet.interpret.statistics import Quality
 from hitnet.model import Model
+from hitnet.training.calibration import Calibration
 from hitnet.training.loop import Watcher
 from hitnet.training.run import Row, Run
 
@@ -122,16 +123,45 @@ def show_evaluation(content: dict[str, Any]) -> None:
     _show(table)
 
 
-def show_predictions(predictions: Sequence[Prediction]) -> None:
-    table = _table(["file", "class", "score", "verdict", "note"], "llrll")
+def show_predictions(predictions: Sequence[Prediction], calibration: Calibration | None) -> None:
+    """One line a file; with a calibration also whether the answer is accepted."""
+    extra = ["accepted"] if calibration else []
+    table = _table(["file", "class", "score", "verdict", *extra, "note"], "llrll" + "l" * len(extra))
     for found in predictions:
+        accepted = ["–" if found.accepted is None else "yes" if found.accepted else "no" for _ in extra]
         if found.error is not None:
-            _add(table, found.file, "–", "–", "–", f"not read: {found.error}")
+            _add(table, found.file, "–", "–", "–", *accepted, f"not read: {found.error}")
         else:
-            _add(
-                table, found.file, found.class_name or "–", f"{found.score:.3f}", found.verdict or "–", found.note or ""
-            )
+            answer = (found.class_name or "–", f"{found.score:.3f}", found.verdict or "–")
+            _add(table, found.file, *answer, *accepted, found.note or "")
     _show(table)
+    if calibration:
+        say(f"accepted: images with {_promise(calibration)}")
+
+
+def show_calibration(found: Calibration) -> None:
+    """What the threshold makes of the images it was chosen on and of those that had no say."""
+    for note in found.notes:
+        say(f"note: {note}")
+    table = _table(["", "validation", "test"], "lrr")
+    parts = (found.validation, found.test)
+    _add(table, "images", *(f"{part.images:,}" for part in parts))
+    _add(table, "answered", *(f"{part.answered:,} ({100 * part.answered / part.images:.1f} %)" for part in parts))
+    _add(table, "mistakes among the answers", *(f"{part.mistakes:,}" for part in parts))
+    _add(
+        table,
+        f"upper bound of their share ({100 * found.confidence:g} %)",
+        *(f"{100 * part.error_bound:.3f} %" for part in parts),
+    )
+    _show(table)
+    say(f"answered: images with {_promise(found)}")
+
+
+def _promise(found: Calibration) -> str:
+    return (
+        f"an outlier score up to {found.threshold:.4f}; at most {100 * found.max_error:g} % of such answers are wrong, "
+        f"with {100 * found.confidence:g} % confidence (chosen on {found.validation.images:,} validation images)"
+    )
 
 
 def show_cards(cards: Sequence[Card]) -> None:

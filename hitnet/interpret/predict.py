@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hitnet.data import read_image, to_float
-from hitnet.interpret.verdicts import Verdict, judge
+from hitnet.interpret.verdicts import Verdict, judge, unusual
 from hitnet.model import Model, evaluating
 
 
@@ -25,6 +25,8 @@ class Prediction:
     note: str | None = None
     """How the picture was converted to the size and colours that the network knows."""
     error: str | None = None
+    accepted: bool | None = None
+    """Whether the image is usual enough for the run's calibration; None without one."""
 
 
 class Picture(NamedTuple):
@@ -51,8 +53,8 @@ def read_pictures(model: Model, files: Sequence[Path]) -> Iterator[Picture]:
 
 
 @torch.no_grad()
-def predict_files(model: Model, files: Sequence[Path]) -> list[Prediction]:
-    """One prediction a file, in their order."""
+def predict_files(model: Model, files: Sequence[Path], threshold: float | None = None) -> list[Prediction]:
+    """One prediction a file, in their order; it is accepted up to a `threshold` of the outlier score."""
     predictions = []
     with evaluating(model):
         for picture in read_pictures(model, files):
@@ -62,5 +64,8 @@ def predict_files(model: Model, files: Sequence[Path]) -> list[Prediction]:
             scores = model.head.score(model.capsules(picture.image.unsqueeze(0)))
             index = int(model.head.decide(scores))
             name, verdict = model.config.class_names[index], judge(model, scores)[0]
-            predictions.append(Prediction(str(picture.file), name, float(scores[0, index]), verdict, picture.note))
+            accepted = None if threshold is None else float(unusual(model, scores)) <= threshold
+            predictions.append(
+                Prediction(str(picture.file), name, float(scores[0, index]), verdict, picture.note, accepted=accepted)
+            )
     return predictions
