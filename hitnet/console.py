@@ -148,11 +148,8 @@ def show_calibration(found: Calibration) -> None:
     _add(table, "images", *(f"{part.images:,}" for part in parts))
     _add(table, "answered", *(f"{part.answered:,} ({100 * part.answered / part.images:.1f} %)" for part in parts))
     _add(table, "mistakes among the answers", *(f"{part.mistakes:,}" for part in parts))
-    _add(
-        table,
-        f"upper bound of their share ({100 * found.confidence:g} %)",
-        *(f"{100 * part.error_bound:.3f} %" for part in parts),
-    )
+    bounds = (f"{100 * bound:.3f} %" for bound in (found.max_error, found.test_bound))
+    _add(table, f"upper bound of their share ({100 * found.confidence:g} %)", *bounds)
     _show(table)
     say(f"answered: images with {_promise(found)}")
 

@@ -1,12 +1,5 @@
-"""From which outlier score on an answer is refused: a threshold for a wished error, and what can be said for it.
+"""Which answers of a run are refused, so that few of the others are wrong. `calibration.json` lies beside the run."""
 
-Answers are given in the order of their score, the least unusual image first, for as long as an exact binomial test
-shows, on images held out of training, that at most `max_error` of them are wrong. The tests begin at a number of
-answers that no label decides and end at the first that fails, so that many of them are as safe as one, provided that
-less unusual images are no more often wrong. Of the test images, which have no say, it is reported what becomes.
-"""
-
-import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,6 +10,7 @@ from hitnet.data import Batches, ImageSet
 from hitnet.files import read_json, write_json
 from hitnet.interpret.verdicts import scores_of, unusual
 from hitnet.model import Model, load
+from hitnet.training.bounds import choose_threshold, upper_bound
 from hitnet.training.config import TrainConfig
 from hitnet.training.evaluation import data_for
 from hitnet.training.loop import split_training
@@ -33,21 +27,23 @@ class Answers:
     answered: int
     mistakes: int
     """Among the answers."""
-    error_bound: float
-    """What the share of mistakes among answers does not exceed, at the confidence asked for (Clopper–Pearson)."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A run's threshold and how it was found; calibration.json holds the same."""
+    """A run's threshold, how it was found, and what it does to test images, which had no say in it."""
 
     threshold: float
     """Images with a larger outlier score get no answer."""
     max_error: float
+    """At most this share of the answers is wrong, …"""
     confidence: float
-    notes: tuple[str, ...]
+    """… with this confidence."""
     validation: Answers
     test: Answers
+    test_bound: float
+    """The same upper bound, from test images alone (Clopper–Pearson)."""
+    notes: tuple[str, ...]
 
 
 def calibrate_run(
@@ -69,15 +65,17 @@ def calibrate_run(
     run.check_data(data.fingerprint)
     held_out = split_training(run.config, data.train)[1]
     assert held_out is not None
-    scores, wrong = answers(model, held_out)
+    scores, wrong = answer_all(model, held_out)
     threshold = choose_threshold(scores, wrong, max_error, confidence)
+    test = count_answers(*answer_all(model, data.test), threshold)
     found = Calibration(
-        threshold,
-        max_error,
-        confidence,
-        _notes(run.config),
-        validation=count_answers(scores, wrong, threshold, confidence),
-        test=count_answers(*answers(model, data.test), threshold, confidence),
+        threshold=threshold,
+        max_error=max_error,
+        confidence=confidence,
+        validation=count_answers(scores, wrong, threshold),
+        test=test,
+        test_bound=upper_bound(test.mistakes, test.answered, confidence),
+        notes=_notes(run.config),
     )
     write_json(run.path / FILE, asdict(found))
     return found, run.path / FILE
@@ -90,75 +88,24 @@ def read_calibration(path: Path) -> Calibration | None:
         return None
     content = read_json(file)
     try:
-        parts = {name: Answers(**content.pop(name)) for name in ("validation", "test")}
-        return Calibration(**{**content, "threshold": float(content["threshold"]), **parts})
+        for name in ("validation", "test"):
+            content[name] = Answers(**content[name])
+        for name in ("threshold", "max_error", "confidence", "test_bound"):
+            content[name] = float(content[name])
+        return Calibration(**{**content, "notes": tuple(content["notes"])})
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{file} is no calibration ({error!r}); make it again with: hitnet calibrate") from None
 
 
-def answers(model: Model, data: ImageSet) -> tuple[Tensor, Tensor]:
+def answer_all(model: Model, data: ImageSet) -> tuple[Tensor, Tensor]:
     """(outlier scores, whether the answer is wrong), one for each image."""
     scores = torch.cat([scores_of(model, images) for images, _ in Batches(data, 512)])
     return unusual(model, scores), model.head.decide(scores) != data.labels
 
 
-def choose_threshold(scores: Tensor, wrong: Tensor, max_error: float, confidence: float) -> float:
-    """The largest outlier score up to which answers are shown to be good enough: (count,), (count,) -> number."""
-    count = len(scores)
-    # So many right answers, without one mistake, are the least that shows anything.
-    least = math.ceil(math.log(1 - confidence) / math.log1p(-max_error))
-    if count < least:
-        possible = 1 - (1 - confidence) ** (1 / count)
-        raise ValueError(
-            f"{count:,} validation images cannot show an error below {100 * max_error:g} %, it takes {least:,}; "
-            f"hold out more (--validation), or ask for --max-error {_rounded_up(possible):g}"
-        )
-    order = scores.argsort()
-    ranked, mistakes = scores[order], wrong[order].cumsum(0)
-    # Images of the same score are answered together or not at all.
-    ends = torch.cat([ranked[:-1] < ranked[1:], torch.tensor([True], device=ranked.device)]).nonzero().squeeze(1) + 1
-    threshold = None
-    for answered in ends[ends >= max(least, count // 2)].tolist():
-        bad = int(mistakes[answered - 1])
-        if binomial_at_most(bad, answered, max_error) > 1 - confidence:
-            break
-        threshold = float(ranked[answered - 1])
-    if threshold is None:
-        raise ValueError(
-            f"{bad:,} of the {answered:,} surest answers are wrong, too many to show an error below "
-            f"{100 * max_error:g} %; train a better network, or ask for "
-            f"--max-error {_rounded_up(upper_bound(bad, answered, confidence)):g}"
-        )
-    return threshold
-
-
-def count_answers(scores: Tensor, wrong: Tensor, threshold: float, confidence: float) -> Answers:
-    """What a threshold makes of images with these outlier scores."""
+def count_answers(scores: Tensor, wrong: Tensor, threshold: float) -> Answers:
     answered = scores <= threshold
-    count, mistakes = int(answered.sum()), int(wrong[answered].sum())
-    return Answers(len(scores), count, mistakes, upper_bound(mistakes, count, confidence))
-
-
-def upper_bound(mistakes: int, count: int, confidence: float) -> float:
-    """The largest rate of mistakes at which so few of them are not yet too unlikely (Clopper–Pearson)."""
-    low, high = (mistakes / count, 1.0) if count else (1.0, 1.0)
-    while high - low > 1e-9:
-        middle = (low + high) / 2
-        low, high = (middle, high) if binomial_at_most(mistakes, count, middle) > 1 - confidence else (low, middle)
-    return high
-
-
-def binomial_at_most(mistakes: int, count: int, rate: float) -> float:
-    """The probability of so many mistakes or fewer in `count` answers, each wrong with probability `rate`."""
-    wrong = torch.arange(mistakes + 1, dtype=torch.float64)
-    ways = math.lgamma(count + 1) - torch.lgamma(wrong + 1) - torch.lgamma(count - wrong + 1)
-    return float((ways + wrong * math.log(rate) + (count - wrong) * math.log1p(-rate)).exp().sum())
-
-
-def _rounded_up(rate: float) -> float:
-    """Two digits, never less."""
-    digits = 10.0 ** (1 - math.floor(math.log10(rate)))
-    return math.ceil(rate * digits) / digits
+    return Answers(len(scores), int(answered.sum()), int(wrong[answered].sum()))
 
 
 def _notes(config: TrainConfig) -> tuple[str, ...]:
