@@ -35,6 +35,7 @@ class Run:
     plots/           pictures
     tensorboard/     the same and more for TensorBoard, with --track
     result.json      how it ended
+    calibration.json   which answers are refused, once `hitnet calibrate` has seen it
     """
 
     path: Path
