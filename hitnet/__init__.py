@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hitnet.hub import from_pretrained, push_to_hub, save_pretrained
     from hitnet.estimator import HitNetClassifier as HitNetClassifier
+    from hitnet.hub import from_pretrained, push_to_hub, save_pretrained
     from hitnet.interpret.explanation import Explanation, explain
     from hitnet.interpret.hybrid import HybridAugmentation
     from hitnet.interpret.prototypes import deformations, prototypes, sample
