@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check bench clean chromium
+.PHONY: demo test check bench docs clean chromium
 
 # Installed anew only when what is to be installed changes.
 $(READY): pyproject.toml constraints.txt
@@ -34,5 +34,8 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 
+docs: $(READY)
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis site

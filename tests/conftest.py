@@ -16,6 +16,10 @@ from hitnet.model import Model, create_model
 
 torch.set_num_threads(1)
 
+ROOT = Path(__file__).parent.parent
+# What a page shows in a fence of sh or python is run; an indented command is only shown.
+EXAMPLE = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
 # One stroke of a digit: (row, column) of its start and of its end, in a unit square.
 STROKES = {
     "top": (0.1, 0.2, 0.1, 0.8),
@@ -87,18 +91,18 @@ def small_model() -> Callable[..., Model]:
 
 @pytest.fixture
 def run_examples(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Path], dict[str, object]]:
-    """Run the commands and the Python examples of a page of the docs in a folder: (page, folder) -> the names left."""
+    """Run the commands and the Python examples of a page in a folder: (page, folder) -> the names left."""
 
     def run(page: str, folder: Path) -> dict[str, object]:
         monkeypatch.chdir(folder)
-        text = (Path(__file__).parent.parent / "docs" / page).read_text()
-        names: dict[str, object] = {"__name__": "__main__"}
-        examples = re.findall(r"^```python\n(.*?)^```|^    (hitnet .*?)$", text, flags=re.DOTALL | re.MULTILINE)
+        examples = EXAMPLE.findall((ROOT / page).read_text())
         assert examples, f"there are examples in {page}"
-        for code, command in examples:
-            if code:
-                exec(compile(code, page, "exec"), names)
-            else:
+        names: dict[str, object] = {"__name__": "__main__"}
+        for language, text in examples:
+            if language == "python":
+                exec(compile(text, page, "exec"), names)
+                continue
+            for command in text.splitlines():
                 monkeypatch.setattr(sys, "argv", shlex.split(command, comments=True))
                 cli.main()
         return names

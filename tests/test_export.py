@@ -180,7 +180,7 @@ def test_missing_packages_are_named_with_the_extra(tmp_path: Path, monkeypatch):
 def test_the_page_exports_every_format_and_draws_the_prototypes(run_examples, tmp_path: Path, capsys):
     run = tmp_path / "runs" / "mnist" / "hitnet-fast-s0"
     model = save(run / "model", "hitnet-fast")
-    names = run_examples("export.md", tmp_path)
+    names = run_examples("docs/export.md", tmp_path)
     said = capsys.readouterr()
     files = [
         "onnx/classifier.onnx",

@@ -187,6 +187,6 @@ def test_importing_hitnet_and_its_folders_needs_no_hub_library():
 
 
 def test_the_examples_of_the_page_run(home: Path, run: Path, fake_hub: FakeHub, run_examples):
-    names = run_examples("hub.md", home)
+    names = run_examples("docs/hub.md", home)
     assert same(names["net"], hitnet.load(run))
     assert names["address"].startswith("https://huggingface.co/me/digits")

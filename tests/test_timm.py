@@ -115,7 +115,7 @@ def test_the_page_trains_on_the_command_line_and_every_verb_takes_the_run(tmp_pa
         folder.mkdir(parents=True, exist_ok=True)
         pixels = random.integers(0, 60 if index % 2 else 255, (20, 20, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(folder / f"{index}.png")
-    names = run_examples("pytorch.md", tmp_path)
+    names = run_examples("docs/pytorch.md", tmp_path)
     assert names["net"].config.class_names == ("dark", "light")
     assert names["pictures"].shape == (10, 1, 28, 28)
     assert list((tmp_path / "runs" / "mnist-mini" / "lenet5-hom-s0" / "tensorboard").glob("*.epoch-0002"))
