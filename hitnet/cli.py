@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import tyro
 
 from hitnet.config import NetworkOptions, nearest_or_raise
+from hitnet.experiments.protocol import ScaleName, Target
 from hitnet.training.config import RunOptions, TrainConfig
 
 RunFolder = Annotated[Path, tyro.conf.Positional]
@@ -280,6 +281,33 @@ def augment(
     console.say(f"written to {path}")
 
 
+def reproduce(
+    target: Annotated[Target, tyro.conf.Positional],
+    scale: ScaleName = "laptop",
+    runs: int | None = None,
+    workers: int = 1,
+    out: Path | None = None,
+) -> None:
+    """Repeat the paper's experiments: many runs, then tables beside the paper's numbers. What is finished stays.
+
+    Example: hitnet reproduce table1 --scale laptop --workers 2
+
+    Args:
+        target: A table of the paper, or all of it.
+        scale: paper is the paper's protocol to the letter, laptop a small part of it, smoke a trial of the machinery.
+        runs: Seeds of each network; the scale's own number if not given. More of them add only what is missing.
+        workers: Runs at a time; they split the cores.
+        out: Where runs and tables go; reproduce/SCALE if not given.
+    """
+    from hitnet import console
+    from hitnet.experiments.reproduce import reproduce as reproduce_target
+
+    with console.ExperimentsView() as view:
+        finished = reproduce_target(target, scale, runs, workers, out or Path("reproduce") / scale, view)
+    if not finished:
+        sys.exit(1)
+
+
 def runs(folder: Annotated[Path, tyro.conf.Positional] = Path("runs")) -> None:
     """List training runs and how they ended.
 
@@ -307,6 +335,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "augment": augment,
     "explore": explore,
     "export": export,
+    "reproduce": reproduce,
     "runs": runs,
 }
 

@@ -47,6 +47,8 @@ class NetworkOptions:
     """Radius of the hit zone (m)."""
     miss_radius: float = 0.9
     """Where the miss zone begins (m')."""
+    loss_shape: Literal["stepwise", "smooth"] = "stepwise"
+    """The centripetal loss in steps, as in the paper, or as the parabola that smaller and smaller steps come to."""
     routing_iterations: int = 3
     """Rounds of routing by agreement (capsnet only)."""
     width: int | None = None

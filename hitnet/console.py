@@ -1,17 +1,23 @@
 """What the command line shows: progress while training, tables afterwards."""
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from hitnet.data import Dataset
+from hitnet.experiments.reproduce import Listener
+from hitnet.experiments.runner import Progress as UnitProgress
+from hitnet.experiments.tables import Table as ResultTable
 from hitnet.interpret.cards import Card
 from hitnet.interpret.predict import Prediction
 from hitnet.interpret.statistics import Quality
@@ -198,6 +204,77 @@ def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
     ) as bar:
         task = bar.add_task(description, total=total)
         yield lambda done: bar.advance(task, done)
+
+
+class ExperimentsView(Listener):
+    """One table over all runs on a terminal; elsewhere a line when a run begins or ends."""
+
+    def __init__(self) -> None:
+        self.live = Live(console=console, refresh_per_second=2, transient=True) if console.is_terminal else None
+        self.states: dict[str, str] = {}
+
+    def __enter__(self) -> "ExperimentsView":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def planned(self, all_progress: list[UnitProgress], seconds: float) -> None:
+        self.states = {unit.unit.title: unit.state for unit in all_progress}
+        done = sum(unit.state == "done" for unit in all_progress)
+        say(
+            f"{len(all_progress)} runs, {done} of them finished already; "
+            f"expected to take {_duration(seconds)} on two cores of a server (see docs/reproduce.md)"
+        )
+        if self.live is not None:
+            self.live.start()
+
+    def changed(self, all_progress: list[UnitProgress], seconds_left: float) -> None:
+        if self.live is not None:
+            self.live.update(_progress_table(all_progress, seconds_left, console.height - 5))
+            return
+        done = sum(unit.state in ("done", "failed") for unit in all_progress)
+        for unit in all_progress:
+            title = unit.unit.title
+            if unit.state != self.states.get(title) and unit.state != "waiting":
+                tail = f"; {done} of {len(all_progress)} runs, about {_duration(seconds_left)} left"
+                say(f"{title}: {_words(unit)}{tail}")
+            self.states[title] = unit.state
+
+    def written(self, all_progress: list[UnitProgress], tables: Sequence[ResultTable], path: Path) -> None:
+        if self.live is not None:
+            self.live.stop()
+        for result in tables:
+            table = _table(result.headings, "l" + "r" * (len(result.headings) - 1), result.title)
+            for row in result.rows:
+                _add(table, *row)
+            _show(table)
+        for unit in all_progress:
+            if unit.state == "failed":
+                say(f"failed: {unit.unit.title}: {unit.problem}")
+        say(f"written to {path}")
+
+
+def _progress_table(all_progress: Sequence[UnitProgress], seconds_left: float, most: int) -> Table:
+    """What runs comes first, then what ended last, then what waits; what does not fit is counted."""
+    counts = Counter(unit.state for unit in all_progress)
+    title = ", ".join(f"{counts[state]} {state}" for state in ("done", "running", "waiting", "failed") if counts[state])
+    table = _table(["run", "epoch", "test error, %", "state"], "lrrl", f"{title}; {_duration(seconds_left)} left")
+    order = ("running", "failed", "done", "waiting")
+    ranked = sorted(all_progress, key=lambda unit: order.index(unit.state))
+    for unit in ranked[:most]:
+        error = "–" if unit.error is None else f"{unit.error:.2f}"
+        _add(table, unit.unit.title, f"{unit.epochs}/{unit.unit.config.epochs}", error, unit.state)
+    if len(ranked) > most:
+        _add(table, f"… and {len(ranked) - most} more", "", "", "")
+    return table
+
+
+def _words(unit: UnitProgress) -> str:
+    if unit.state == "running":
+        return f"going on after epoch {unit.epochs}" if unit.epochs else "begins"
+    return f"done, test error {unit.error:.2f} %" if unit.state == "done" else f"failed, {unit.problem}"
 
 
 def show_runs(runs: Sequence[Run]) -> None:

@@ -111,7 +111,9 @@ class HitOrMissHead(Head):
 
     def __init__(self, num_features: int, config: ModelConfig) -> None:
         super().__init__(_make(HitOrMiss, num_features, config), config.num_classes, config.capsule_dim)
-        self.centripetal = CentripetalLoss(config.capsule_dim, config.hit_radius, config.miss_radius)
+        self.centripetal = CentripetalLoss(
+            config.capsule_dim, config.hit_radius, config.miss_radius, shape=config.loss_shape
+        )
 
     def score(self, capsules: Tensor) -> Tensor:
         return distance_to_centre(capsules)

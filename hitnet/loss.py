@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from hitnet.checks import check_labels
 
 Reduction = Literal["mean", "sum", "none"]
+Shape = Literal["stepwise", "smooth"]
 
 
 def distance_to_centre(capsules: Tensor, centre: float = 0.5) -> Tensor:
@@ -26,6 +27,16 @@ def staircase(x: Tensor, step_length: float = 0.1, step_height: float = 0.2, mar
     return (step + 1) * step_height * (beyond - 0.5 * step * step_length)
 
 
+def smooth_slope(x: Tensor, step_length: float = 0.1, step_height: float = 0.2, margin: float = 0.1) -> Tensor:
+    """What the staircase becomes as its steps get ever smaller at the same rise: zero up to the margin, then square."""
+    if step_length <= 0:
+        raise ValueError(f"step_length must be positive, got {step_length}; the paper has 0.1")
+    return 0.5 * step_height / step_length * F.relu(x - margin).square()
+
+
+_SHAPES = {"stepwise": staircase, "smooth": smooth_slope}
+
+
 def centripetal_loss(
     distances: Tensor,
     labels: Tensor,
@@ -38,17 +49,22 @@ def centripetal_loss(
     miss_step_height: float | None = None,
     miss_weight: float = 0.5,
     reduction: Reduction = "mean",
+    shape: Shape = "stepwise",
 ) -> Tensor:
     """Draw the true class's capsule into the hit zone, drive the others beyond: (batch, classes), (batch,) -> ().
 
     The loss of an image is the sum over its classes; `reduction="none"` gives it for each image, (batch,).
     The miss steps are as long and as high as the hit steps unless given. With capsules of three components or fewer
     the hypercube's corners lie inside the miss radius, so that the others are driven towards the corners.
+    The paper's `shape` is stepwise; smooth is the same without steps.
     """
-    hit = staircase(distances, step_length, step_height, hit_radius)
+    if shape not in _SHAPES:
+        raise ValueError(f"shape must be 'stepwise' or 'smooth', got {shape!r}; the paper's is 'stepwise'")
+    slope = _SHAPES[shape]
+    hit = slope(distances, step_length, step_height, hit_radius)
     # Seen from the farthest corner of the hypercube, missing is hitting.
     farthest = capsule_dim**0.5 / 2
-    miss = staircase(
+    miss = slope(
         farthest - distances,
         step_length if miss_step_length is None else miss_step_length,
         step_height if miss_step_height is None else miss_step_height,
@@ -71,13 +87,14 @@ class CentripetalLoss(nn.Module):
         miss_step_height: float | None = None,
         miss_weight: float = 0.5,
         reduction: Reduction = "mean",
+        shape: Shape = "stepwise",
     ) -> None:
         super().__init__()
         self.capsule_dim = capsule_dim
         self.hit_radius, self.miss_radius = hit_radius, miss_radius
         self.step_length, self.step_height = step_length, step_height
         self.miss_step_length, self.miss_step_height = miss_step_length, miss_step_height
-        self.miss_weight, self.reduction = miss_weight, reduction
+        self.miss_weight, self.reduction, self.shape = miss_weight, reduction, shape
 
     def forward(self, distances: Tensor, labels: Tensor) -> Tensor:
         return centripetal_loss(
@@ -92,6 +109,7 @@ class CentripetalLoss(nn.Module):
             self.miss_step_height,
             self.miss_weight,
             self.reduction,
+            self.shape,
         )
 
 

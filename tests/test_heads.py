@@ -52,10 +52,11 @@ def test_a_head_is_its_row_of_the_papers_table(head):
     torch.testing.assert_close(made.loss(scores, labels), loss(scores, labels))
 
 
-def test_hit_and_miss_radius_reach_the_loss():
-    config = ModelConfig(num_classes=4, capsule_dim=9, hit_radius=0.3, miss_radius=0.8)
+@pytest.mark.parametrize("shape", ["stepwise", "smooth"])
+def test_radii_and_shape_reach_the_loss(shape):
+    config = ModelConfig(num_classes=4, capsule_dim=9, hit_radius=0.3, miss_radius=0.8, loss_shape=shape)
     head, scores, labels = HitOrMissHead(FEATURES, config), torch.rand(5, 4), torch.tensor([0, 1, 2, 3, 0])
-    torch.testing.assert_close(head.loss(scores, labels), centripetal_loss(scores, labels, 9, 0.3, 0.8))
+    torch.testing.assert_close(head.loss(scores, labels), centripetal_loss(scores, labels, 9, 0.3, 0.8, shape=shape))
 
 
 @pytest.mark.parametrize("head", [N2Head, N2bHead, HitOrMissHead], ids=lambda head: head.__name__)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import hitnet
 from hitnet import CentripetalLoss, centripetal_loss, distance_to_centre, margin_loss, staircase
+from hitnet.loss import smooth_slope
 
 TOLERANCE = {torch.float32: {"rtol": 1e-4, "atol": 1e-5}, torch.float64: {"rtol": 1e-10, "atol": 1e-12}}
 REDUCTIONS = {"mean": lambda losses: sum(losses) / len(losses), "sum": sum, "none": lambda losses: losses}
@@ -114,6 +115,46 @@ def test_staircase_passes_gradcheck_away_from_the_steps():
 def test_a_step_must_have_a_length(length):
     with pytest.raises(ValueError, match=rf"step_length must be positive, got {length}; the paper has 0.1"):
         staircase(torch.rand(3), step_length=length)
+
+
+# ---- the same without steps
+
+
+@dtypes
+@quickly
+@given(
+    values=st.lists(st.floats(-1, 4, width=32), min_size=1, max_size=20),
+    length=lengths,
+    height=heights,
+    margin=st.floats(-1, 2),
+)
+def test_smooth_slope_equals_a_naive_loop(dtype, values, length, height, margin):
+    naive = [height / length * (value - margin) ** 2 / 2 if value > margin else 0.0 for value in values]
+    got = smooth_slope(torch.tensor(values, dtype=dtype), length, height, margin)
+    torch.testing.assert_close(got, torch.tensor(naive, dtype=dtype), **TOLERANCE[dtype])
+
+
+def test_ever_smaller_steps_come_to_the_smooth_slope():
+    x = torch.linspace(-0.5, 2, 200, dtype=torch.float64)
+    gaps = [float((staircase(x, 0.1 / k, 0.2 / k) - smooth_slope(x)).abs().max()) for k in (1, 10, 100)]
+    # A staircase is steeper than its limit by up to one step's height.
+    assert all(gap <= 0.2 / k * 1.9 for gap, k in zip(gaps, (1, 10, 100), strict=True))
+    assert gaps[0] > gaps[1] > gaps[2]
+
+
+def test_the_smooth_centripetal_loss_by_hand():
+    # The true capsule lies 0.3 beyond the hit zone, the other 0.4 short of the miss zone: 0.3² + 0.5 · 0.4².
+    distances = torch.tensor([[0.4, 0.5]], dtype=torch.float64)
+    loss = centripetal_loss(distances, torch.tensor([0]), shape="smooth")
+    torch.testing.assert_close(loss, torch.tensor(0.09 + 0.08, dtype=torch.float64))
+    torch.testing.assert_close(CentripetalLoss(shape="smooth")(distances, torch.tensor([0])), loss)
+
+
+def test_an_unknown_shape_is_refused():
+    with pytest.raises(ValueError, match="shape must be 'stepwise' or 'smooth', got 'round'"):
+        centripetal_loss(torch.rand(1, 2), torch.tensor([0]), shape="round")
+    with pytest.raises(ValueError, match="step_length must be positive"):
+        smooth_slope(torch.rand(3), step_length=0.0)
 
 
 # ---- distance

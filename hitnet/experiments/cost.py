@@ -1,0 +1,101 @@
+"""What experiments cost, before they are started: operations counted on networks without numbers, and their time.
+
+The counts are torch's own (two for each multiplication with its addition), taken on the `meta` device, where nothing is
+computed. Seconds follow from rates that were measured once; as epochs come in, they correct the forecast.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from hitnet.config import ModelConfig
+from hitnet.data.catalog import OFFICIAL_COUNTS
+from hitnet.experiments.protocol import Unit
+from hitnet.experiments.runner import Progress
+from hitnet.model import build
+from hitnet.training.config import TrainConfig
+
+# Two cores of a 2023 server (see results/README.md): operations a second of the paper's encoder, whose large
+# convolution takes few of the multiplications counted; of other networks; and seconds that every step takes at least.
+ENCODER_RATE, OTHER_RATE, OVERHEAD = 4e11, 8e10, 0.02
+# What a GPU is taken to sustain on such small networks: a tenth of the 312 TFLOP/s that an A100 has in bfloat16; and
+# the time that it takes to start the kernels of a step.
+GPU_RATE, GPU_OVERHEAD = 3e13, 0.002
+
+SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32), "svhn": (3, 32, 32), "affnist": (1, 40, 40)}
+SHAPES |= {"fashion-mnist": SHAPES["mnist"], "mnist-mini": SHAPES["mnist"], "affnist-like": SHAPES["affnist"]}
+COUNTS = {**OFFICIAL_COUNTS, "mnist-mini": (5_000, 1_000)}
+
+
+class Operations(NamedTuple):
+    """Of one image."""
+
+    training: int
+    """Forward and backward."""
+    testing: int
+    """Forward, decoder included."""
+
+
+@cache
+def operations(config: ModelConfig) -> Operations:
+    """Count what a network does with one image."""
+    with torch.device("meta"):
+        model, batch = build(config), 4
+    image_shape = config.image_shape or (1, 28, 28)
+    images, labels = (
+        torch.empty(batch, *image_shape, device="meta"),
+        torch.zeros(batch, dtype=torch.long, device="meta"),
+    )
+    # Not model(images): its checks look at values, and here there are none.
+    with FlopCounterMode(display=False) as counter:
+        capsules = model.head(model.encoder(images))
+        drawn = () if model.decoder is None else (model.decoder(capsules, labels).sum(),)
+        forward = counter.get_total_flops()
+        sum((model.head.score(capsules).sum(), *drawn)).backward()  # type: ignore[union-attr]
+        return Operations(counter.get_total_flops() // batch, forward // batch)
+
+
+class Work(NamedTuple):
+    """What one epoch of a run takes, its measuring on the test images included."""
+
+    operations: int
+    steps: int
+
+
+def epoch_work(config: TrainConfig) -> Work:
+    train, test = COUNTS[config.data]
+    train = config.train_images or train
+    each = operations(config.model_config(SHAPES[config.data], tuple("0123456789")))
+    # Hybrid augmentation: another network looks at every image and draws it twice.
+    training = each.training + (each.testing if config.augment == "hybrid" else 0)
+    return Work(train * training + test * each.testing, -(-train // config.batch_size) + -(-test // 512))
+
+
+def expected_seconds(config: TrainConfig) -> float:
+    """Of one epoch on two cores."""
+    work = epoch_work(config)
+    rate = ENCODER_RATE if config.model in ("hitnet", "n1", "n2", "n2b", "capsnet") else OTHER_RATE
+    return work.operations / rate + work.steps * OVERHEAD
+
+
+def gpu_hours(units: list[Unit]) -> float:
+    """Of all epochs of all units, at the rate above."""
+    seconds = 0.0
+    for unit in units:
+        work = epoch_work(unit.config)
+        seconds += unit.config.epochs * (work.operations / GPU_RATE + work.steps * GPU_OVERHEAD)
+    return seconds / 3600
+
+
+def seconds_left(all_progress: list[Progress], elapsed: float) -> float:
+    """Until everything is done: as expected, until the epochs done in the `elapsed` time tell better."""
+    done = left = 0.0
+    for progress in all_progress:
+        if progress.state == "failed":
+            continue
+        each = expected_seconds(progress.unit.config)
+        done += each * (progress.epochs - progress.began)
+        left += each * (progress.unit.config.epochs - progress.epochs)
+    return left * elapsed / done if done else left

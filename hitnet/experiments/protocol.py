@@ -1,0 +1,317 @@
+"""The paper's experiments as data: networks × data sets × rates × seeds, at three scales. Without torch.
+
+A number of a table is a cell: one network on one data set under one variant of the settings, trained several times.
+Each of these trainings is an ordinary run folder, OUT/runs/<variant>/<data>/<model>-s<seed>. A variant is named after
+its settings, not after the table that asks for it: what two tables have in common is trained once.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from hitnet.config import DecoderName
+from hitnet.training.config import Schedule, TrainConfig
+
+Target = Literal["table1", "table2", "table3", "hybrid", "speed", "ablations", "figures", "all"]
+ScaleName = Literal["paper", "laptop", "smoke"]
+
+# ---- what the paper compares
+
+NETWORKS = {"n1": "N1", "n2": "N2", "n2b": "N2b", "hitnet": "HitNet"}
+# Without Hit-or-Miss, and with it.
+PAIRS = {
+    "N1 → HitNet": {"n1": "N1", "hitnet": "HitNet"},
+    "LeNet-5": {"lenet5": "LeNet-5", "lenet5-hom": "LeNet-5, HoM"},
+    "ResNet-18": {"resnet18": "ResNet-18", "resnet18-hom": "ResNet-18, HoM"},
+    "DenseNet-40-12": {"densenet40-12": "DenseNet-40-12", "densenet40-12-hom": "DenseNet-40-12, HoM"},
+}
+DATA = {
+    "MNIST": "mnist",
+    "Fashion-MNIST": "fashion-mnist",
+    "CIFAR-10": "cifar10",
+    "SVHN": "svhn",
+    "affNIST": "affnist",
+}
+FOUR = ("MNIST", "Fashion-MNIST", "CIFAR-10", "SVHN")
+CONSTANT, FALLING = "constant rate", "falling rate"
+PLAIN, HYBRID = "HitNet", "HitNet, hybrid augmentation"
+
+# What the paper leaves open, our choice first.
+ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
+    "BatchNorm's statistics": {"shared by the classes": {"norm": "shared"}, "separate": {"norm": "separate"}},
+    "BatchNorm's constants": {
+        "Keras' (0.01, 1e-3)": {"norm_momentum": 0.01, "norm_eps": 1e-3},
+        "torch's (0.1, 1e-5)": {"norm_momentum": 0.1, "norm_eps": 1e-5},
+    },
+    "loss": {"stepwise": {"loss_shape": "stepwise"}, "smooth": {"loss_shape": "smooth"}},
+    "hit radius": {str(radius): {"hit_radius": radius} for radius in (0.1, 0.05, 0.2)},
+    "miss radius": {str(radius): {"miss_radius": radius} for radius in (0.9, 0.7, 1.1)},
+    "decoder": {"paper's": {"decoder": None}, "none": {"decoder": "none"}, "standardised": {"decoder": "standardised"}},
+}
+
+# ---- how much of it is done
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How far a protocol goes: the budget of a run, and how often each is repeated."""
+
+    name: ScaleName
+    data: Mapping[str, str]
+    """What stands for each of the paper's data sets."""
+    falling: Schedule
+    """The rate beside the constant one."""
+    settings: Callable[[str], dict[str, Any]]
+    """A network's settings, where they are not the paper's."""
+    runs: Callable[[str, str, str], int]
+    """(experiment, network, data set) -> how many seeds; 0 leaves it out."""
+    teacher_decoder: DecoderName | None
+    """What draws the images of hybrid augmentation; None is the paper's."""
+    notes: tuple[str, ...]
+    """In what it differs from the paper."""
+
+
+def laptop_settings(model: str) -> dict[str, Any]:
+    if model.startswith("lenet5"):
+        return {"epochs": 12, "train_images": 10_000, "norm_momentum": 0.1}
+    if model.startswith(("resnet", "densenet")):
+        return {"epochs": 6, "train_images": 2_000, "norm_momentum": 0.1}
+    return {"epochs": 6, "train_images": 10_000, "norm_momentum": 0.1}
+
+
+def laptop_runs(experiment: str, model: str, data: str) -> int:
+    if model.startswith("lenet5"):
+        return 5
+    if model.startswith(("resnet", "densenet")):
+        return 2 if data == "MNIST" else 0
+    if experiment == "table2" and data != "MNIST":
+        return 1 if model == "hitnet" else 0
+    if experiment == "table3":
+        return 3 if data in ("MNIST", "Fashion-MNIST") else 0
+    if experiment == "hybrid":
+        return 3 if data == "MNIST" else 0
+    if experiment.startswith("ablations"):
+        return 3 if experiment == "ablations: BatchNorm's statistics" else 2
+    return 3
+
+
+WIDTHS = {"capsnet": 16, "lenet5": 3, "lenet5-hom": 3, "densenet40-12": 2, "densenet40-12-hom": 2}
+
+
+def smoke_settings(model: str) -> dict[str, Any]:
+    width = WIDTHS.get(model, 8)
+    return {"epochs": 2, "train_images": 300, "batch_size": 50, "width": width, "norm_momentum": 0.1}
+
+
+def smoke_runs(experiment: str, model: str, data: str) -> int:
+    return 2 if experiment in ("table1", "hybrid") or model.startswith("lenet5") else 1
+
+
+SCALES = {
+    "paper": Scale(
+        name="paper",
+        data=DATA,
+        falling="decay",
+        settings=lambda model: {"epochs": 250},
+        runs=lambda experiment, model, data: 20,
+        teacher_decoder=None,
+        notes=("the paper's protocol: 250 epochs, 20 runs, all training images; falling rate: ×0.95 each epoch",),
+    ),
+    "laptop": Scale(
+        name="laptop",
+        data={**DATA, "affNIST": "affnist-like"},
+        falling="one-cycle",
+        settings=laptop_settings,
+        runs=laptop_runs,
+        teacher_decoder="standardised",
+        notes=(
+            "far from the paper's budget: 10,000 training images (drawn anew for each seed) and 6 epochs, LeNet-5 "
+            "12 epochs, ResNet-18 and DenseNet-40-12 2,000 images and 6 epochs, instead of all images and 250 epochs; "
+            "test sets are complete",
+            "falling rate: one-cycle; losing 5 % an epoch does nothing in 6 epochs",
+            "BatchNorm's running averages take a tenth of each batch, not a hundredth: they would lag behind in runs "
+            "of a few hundred steps",
+            "affNIST: affnist-like, MNIST's test images deformed by our own recipe",
+            "hybrid augmentation: the network that deforms the images has the standardised decoder",
+        ),
+    ),
+    "smoke": Scale(
+        name="smoke",
+        data={"MNIST": "mnist-mini"},
+        falling="one-cycle",
+        settings=smoke_settings,
+        runs=smoke_runs,
+        teacher_decoder="standardised",
+        notes=("smoke: tiny networks, 300 of mnist-mini's images, 2 epochs; its numbers mean nothing",),
+    ),
+}
+
+# ---- runs, cells and experiments
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One run: its settings, and the run that must be finished first where that one deforms its images."""
+
+    variant: str
+    config: TrainConfig
+    teacher: "Unit | None" = None
+
+    @property
+    def path(self) -> Path:
+        from hitnet.training.run import Run
+
+        return Run.named(self.config, self.config.data).path
+
+    @property
+    def title(self) -> str:
+        return f"{self.config.model} on {self.config.data}, {self.variant}, seed {self.config.seed}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table: the same training with several seeds."""
+
+    units: tuple[Unit, ...]
+
+    @property
+    def title(self) -> str:
+        return self.units[0].title.removesuffix(", seed 0")
+
+
+Grid = dict[tuple[str, str], Cell]
+"""(row, column) -> cell"""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The experiments at one scale, in one folder; `runs` replaces the scale's own numbers of seeds."""
+
+    scale: Scale
+    out: Path
+    runs: int | None = None
+
+    @property
+    def rates(self) -> dict[str, Schedule]:
+        return {CONSTANT: "constant", FALLING: self.scale.falling}
+
+    def cell(
+        self, experiment: str, model: str, data: str, schedule: Schedule = "constant", **changes: Any
+    ) -> Cell | None:
+        """None where the scale leaves it out."""
+        count = self.scale.runs(experiment, model, data) if data in self.scale.data else 0
+        if count:
+            count = self.runs or count
+        units = (self.unit(model, data, schedule, seed, **changes) for seed in range(count))
+        return Cell(tuple(units)) if count else None
+
+    def unit(self, model: str, data: str, schedule: Schedule, seed: int, **changes: Any) -> Unit:
+        usual = {"model": model, "data": self.scale.data[data], "seed": seed, **self.scale.settings(model)}
+        if data == "affNIST":
+            usual["augment"] = "none"
+        plain = TrainConfig(**usual, schedule=schedule)
+        # A change that changes nothing is left out: the variant is the usual one.
+        changes = {name: value for name, value in changes.items() if getattr(plain, name) != value}
+        variant = "-".join([schedule, *(f"{name.replace('_', '-')}-{value}" for name, value in changes.items())])
+        teacher = None
+        if changes.get("augment") == "hybrid":
+            # Of the same seed: it has seen the same training images, and no others.
+            rate = self.scale.falling if data == "MNIST" else "constant"
+            teacher = self.unit(model, data, rate, seed, decoder=self.scale.teacher_decoder)
+            changes["teacher"] = teacher.path
+        config = TrainConfig(**{**usual, "schedule": schedule, "out": self.out / "runs" / variant, **changes})
+        return Unit(variant, config, teacher)
+
+    def grid(self, experiment: str) -> Grid:
+        """What an experiment consists of."""
+        found = EXPERIMENTS[experiment](self)
+        return {place: cell for place, cell in found.items() if cell is not None}
+
+    def units(self, target: Target) -> list[Unit]:
+        """All runs of a target; the first seed of everything comes before the second of anything."""
+        cells = [cell for experiment in TARGETS[target] for cell in self.grid(experiment).values()]
+        found: dict[Path, Unit] = {}
+        for seed in range(max((len(cell.units) for cell in cells), default=0)):
+            for cell in cells:
+                for unit in cell.units[seed : seed + 1]:
+                    if unit.teacher is not None:
+                        found.setdefault(unit.teacher.path, unit.teacher)
+                    found.setdefault(unit.path, unit)
+        return list(found.values())
+
+
+MaybeGrid = dict[tuple[str, str], Cell | None]
+
+
+def table1(protocol: Protocol) -> MaybeGrid:
+    """N1, N2, N2b and HitNet on MNIST, at a constant and at a falling rate."""
+    return {
+        (title, rate): protocol.cell("table1", model, "MNIST", schedule)
+        for model, title in NETWORKS.items()
+        for rate, schedule in protocol.rates.items()
+    }
+
+
+def table2(protocol: Protocol) -> MaybeGrid:
+    """HitNet and CapsNet with routing on five data sets; constant rate but for MNIST."""
+    return {
+        (title, data): protocol.cell("table2", model, data, protocol.scale.falling if data == "MNIST" else "constant")
+        for model, title in (("hitnet", "HitNet"), ("capsnet", "CapsNet"))
+        for data in DATA
+    }
+
+
+def table3(protocol: Protocol) -> MaybeGrid:
+    """Four networks with and without Hit-or-Miss on four data sets, constant rate."""
+    return {
+        (title, data): protocol.cell("table3", model, data)
+        for pair in PAIRS.values()
+        for model, title in pair.items()
+        for data in FOUR
+    }
+
+
+def hybrid(protocol: Protocol) -> MaybeGrid:
+    """HitNet trained on images that a trained HitNet deforms; on MNIST at both rates, elsewhere at a constant one."""
+    columns = [("MNIST", rate) for rate in protocol.rates] + [(data, CONSTANT) for data in FOUR[1:]]
+    return {
+        (row, f"{data}, {rate}"): protocol.cell("hybrid", "hitnet", data, protocol.rates[rate], **changes)
+        for row, changes in ((PLAIN, {}), (HYBRID, {"augment": "hybrid"}))
+        for data, rate in columns
+    }
+
+
+def ablations(protocol: Protocol) -> MaybeGrid:
+    """HitNet on MNIST at a falling rate, one choice changed at a time."""
+    return {
+        (f"{question}: {option}", "MNIST"): protocol.cell(
+            f"ablations: {question}", "hitnet", "MNIST", protocol.scale.falling, **changes
+        )
+        for question, options in ABLATIONS.items()
+        for option, changes in options.items()
+    }
+
+
+def figures(protocol: Protocol) -> MaybeGrid:
+    """What is drawn beside the runs of table 1: HitNet with the decoder whose deformations show after minutes."""
+    drawn = protocol.unit("hitnet", "MNIST", protocol.scale.falling, seed=0, decoder="standardised")
+    return {("HitNet, standardised decoder", "MNIST"): Cell((drawn,))}
+
+
+EXPERIMENTS: dict[str, Callable[[Protocol], MaybeGrid]] = {
+    "table1": table1,
+    "table2": table2,
+    "table3": table3,
+    "hybrid": hybrid,
+    "ablations": ablations,
+    "figures": figures,
+}
+# `speed` trains nothing to the end: it only takes the time of some steps.
+TARGETS: dict[str, tuple[str, ...]] = {
+    **{name: (name,) for name in EXPERIMENTS},
+    "speed": (),
+    "figures": ("table1", "figures"),
+    "all": tuple(EXPERIMENTS),
+}
+assert set(TARGETS) == set(get_args(Target))

@@ -1,0 +1,52 @@
+"""From a target to its tables: what is missing is trained, what is there is read."""
+
+import time
+from pathlib import Path
+
+from hitnet.experiments.cost import seconds_left
+from hitnet.experiments.protocol import SCALES, Protocol, ScaleName, Target
+from hitnet.experiments.runner import Progress, run_local, survey
+from hitnet.experiments.tables import Table, all_tables, write_results, write_tables
+
+
+class Listener:
+    """Told how the experiments go, so that it can be shown. This one is silent."""
+
+    def planned(self, all_progress: list[Progress], seconds: float) -> None: ...
+
+    def changed(self, all_progress: list[Progress], seconds_left: float) -> None: ...
+
+    def written(self, all_progress: list[Progress], tables: list[Table], path: Path) -> None: ...
+
+
+def reproduce(
+    target: Target, scale: ScaleName, runs: int | None, workers: int, out: Path, listener: Listener | None = None
+) -> bool:
+    """Do what the target still lacks and write what was found; whether every run could be finished."""
+    for name, value in (("runs", runs), ("workers", workers)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    listener = listener or Listener()
+    protocol = Protocol(SCALES[scale], out, runs)
+    all_progress = survey(protocol.units(target))
+    listener.planned(all_progress, seconds_left(all_progress, 0))
+    began = time.monotonic()
+    try:
+        run_local(
+            all_progress,
+            workers,
+            lambda found: listener.changed(found, seconds_left(found, time.monotonic() - began)),
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped; the same command goes on from the last epochs in {out}") from None
+    tables = write(protocol)
+    listener.written(all_progress, tables, out)
+    return all(progress.state == "done" for progress in all_progress)
+
+
+def write(protocol: Protocol) -> list[Table]:
+    """Everything that the finished runs say, into the folder of the protocol."""
+    tables = all_tables(protocol)
+    write_tables(tables, protocol.out / "tables")
+    write_results(protocol)
+    return tables

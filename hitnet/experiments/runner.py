@@ -1,0 +1,152 @@
+"""Many runs on one machine: one process a run, the cores split among those that run at a time."""
+
+import multiprocessing
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Literal
+
+import torch
+
+from hitnet.experiments import work
+from hitnet.experiments.protocol import Unit
+from hitnet.training.run import Row, Run
+
+State = Literal["waiting", "running", "done", "failed"]
+ATTEMPTS = 3  # of a run whose process was killed: by the system, when memory is short
+
+
+@dataclass
+class Progress:
+    """How far one unit is."""
+
+    unit: Unit
+    state: State = "waiting"
+    rows: list[Row] = field(default_factory=list)
+    """What its epochs measured so far."""
+    began: int = 0
+    """How many epochs it had when this command took it up."""
+    attempts: int = 0
+    problem: str | None = None
+    """Why it failed."""
+
+    @property
+    def epochs(self) -> int:
+        return len(self.rows)
+
+    @property
+    def error(self) -> float | None:
+        return self.rows[-1]["test_error"] if self.rows else None
+
+    def look(self) -> None:
+        """Read what the run has written since."""
+        if (self.unit.path / "metrics.csv").is_file():
+            self.rows = Run(self.unit.path).metrics
+
+
+Watch = Callable[[list[Progress]], None]
+
+
+def survey(units: list[Unit]) -> list[Progress]:
+    """How far each unit is before anything is started."""
+    found = [Progress(unit, "done" if work.is_done(unit) else "waiting") for unit in units]
+    for progress in found:
+        progress.look()
+        progress.began = progress.epochs
+    return found
+
+
+def next_unit(all_progress: list[Progress]) -> Progress | None:
+    """The first one that waits for nothing; what waits for a run that failed fails with it."""
+    states = {progress.unit.path: progress.state for progress in all_progress}
+    for progress in all_progress:
+        if progress.state != "waiting":
+            continue
+        teacher = progress.unit.teacher
+        if teacher is None or states[teacher.path] == "done":
+            return progress
+        if states[teacher.path] == "failed":
+            progress.state, progress.problem = "failed", f"the run that is to deform its images failed: {teacher.path}"
+    return None
+
+
+@dataclass
+class Worker:
+    progress: Progress
+    process: BaseProcess
+    reports: Connection
+
+
+def run_local(all_progress: list[Progress], workers: int, watch: Watch, pause: float = 0.5) -> None:
+    """Do what is to be done, `workers` runs at a time; `watch` is called whenever something may have changed.
+
+    A run that fails is reported and the others go on. An interruption ends the processes; their runs can be resumed.
+    """
+    context = _context()
+    threads = max(1, torch.get_num_threads() // workers)
+    busy: list[Worker] = []
+    try:
+        while True:
+            while len(busy) < workers and (chosen := next_unit(all_progress)) is not None:
+                busy.append(_start(context, chosen, threads))
+            watch(all_progress)
+            if not busy:
+                return
+            wait([worker.process.sentinel for worker in busy], timeout=pause)
+            for worker in list(busy):
+                worker.progress.look()
+                if not worker.process.is_alive():
+                    busy.remove(worker)
+                    _end(worker)
+    finally:
+        for worker in busy:
+            worker.process.terminate()
+        for worker in busy:
+            worker.process.join()
+
+
+def _start(context: multiprocessing.context.BaseContext, chosen: Progress, threads: int) -> Worker:
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(chosen.unit, threads, sender), daemon=True)  # type: ignore[attr-defined]
+    process.start()
+    sender.close()
+    chosen.state = "running"
+    chosen.attempts += 1
+    return Worker(chosen, process, receiver)
+
+
+def _end(worker: Worker) -> None:
+    """The worker's process is over: the unit is done, has failed, or is to be tried again."""
+    progress = worker.progress
+    try:
+        report = worker.reports.recv()
+    except EOFError:  # all went well, or it was killed
+        report = None
+    if Run(progress.unit.path).is_finished:
+        progress.state = "done"
+    elif report is None and progress.attempts < ATTEMPTS:
+        progress.state = "waiting"
+    else:
+        progress.state = "failed"
+        killed = f"its process ended {ATTEMPTS} times without a word (exit code {worker.process.exitcode})"
+        progress.problem = report or f"{killed}; is memory short?"
+
+
+def _work(unit: Unit, threads: int, reports: Connection) -> None:
+    torch.set_num_threads(threads)
+    try:
+        work.do(unit)
+    except KeyboardInterrupt:
+        pass  # the parent says it once for all
+    except Exception as error:
+        reports.send(f"{type(error).__name__}: {error}")
+
+
+def _context() -> multiprocessing.context.BaseContext:
+    """Processes that are forked from one that has loaded torch start at once; where nothing forks, they load it."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["hitnet.experiments.runner", "hitnet.interpret.figures", "torch._dynamo"])
+    return context

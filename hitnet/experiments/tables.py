@@ -1,0 +1,223 @@
+"""The tables: what was measured beside what the paper reports, as Markdown, CSV and LaTeX."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hitnet.experiments import paper
+from hitnet.experiments.outcome import Samples, samples, single_results
+from hitnet.experiments.protocol import ABLATIONS, EXPERIMENTS, FOUR, PAIRS, Protocol
+from hitnet.experiments.statistics import LEVEL, Sample, welch
+from hitnet.files import write_text
+
+
+@dataclass(frozen=True)
+class Table:
+    """Words for readers, and the same as numbers for programs."""
+
+    name: str
+    title: str
+    headings: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+    records: list[dict[str, Any]]
+
+
+TITLES = {
+    "table1": "Test error on MNIST, %",
+    "table2": "Test error of HitNet and CapsNet on five data sets, %",
+    "table3": "Test error with and without Hit-or-Miss, %",
+    "hybrid": "Test error with and without hybrid augmentation, %",
+    "ablations": "What the paper leaves open: test error of HitNet on MNIST, %",
+}
+READING = "mean ± deviation between runs (number of runs); after it, what the paper reports"
+
+
+def all_tables(protocol: Protocol) -> list[Table]:
+    """A table for every experiment of which there is a finished run."""
+    tables = []
+    for name, title in TITLES.items():
+        found = samples(protocol.grid(name))
+        if not found:
+            continue
+        table = grid_table(name, title, found, [READING, *protocol.scale.notes])
+        tables.append(EXTRAS.get(name, lambda table, found: table)(table, found))
+        if name == "table3" and (decrease := decrease_table(found)).rows:
+            tables.append(decrease)
+    return tables
+
+
+def grid_table(name: str, title: str, found: Samples, notes: list[str]) -> Table:
+    """Rows and columns as the protocol has them."""
+    reported = paper.REPORTED.get(name, {})
+    columns = list(dict.fromkeys(column for _, column in found))
+    rows, records = [], []
+    for row in dict.fromkeys(row for row, _ in found):
+        cells = [row]
+        for column in columns:
+            errors, theirs = found.get((row, column)), reported.get((row, column))
+            cells += [str(errors or "–"), str(theirs or "–")] if reported else [str(errors or "–")]
+            if errors is not None:
+                records.append({"row": row, "column": column, **_numbers(errors), **_theirs(theirs)})
+        rows.append(cells)
+    headings = [""] + [part for column in columns for part in ((column, "paper") if reported else (column,))]
+    return Table(name, title, headings, rows, notes, records)
+
+
+def with_best(table: Table, found: Samples) -> Table:
+    """The best single run of each network, as the paper gives it."""
+    for row in table.rows:
+        errors = [error for (network, _), sample in found.items() if network == row[0] for error in sample.values]
+        row += [f"{min(errors):.2f}", f"{paper.BEST[row[0]]:.2f}"]
+    table.headings.extend(["best run", "paper"])
+    return table
+
+
+def with_quoted(table: Table, found: Samples) -> Table:
+    """CapsNets that others trained, as the paper quotes them."""
+    columns = table.headings[1::2]
+    for name, quoted in paper.CAPSNETS.items():
+        table.rows.append([name, *(part for column in columns for part in ("–", quoted.get(column, "–")))])
+    return table
+
+
+def against_default(table: Table, found: Samples) -> Table:
+    """How far each choice lies from the default one, and whether the runs tell them apart."""
+    rows = iter(table.rows)
+    for question, options in ABLATIONS.items():
+        default = found.get((f"{question}: {next(iter(options))}", "MNIST"))
+        for option in options:
+            own = found.get((f"{question}: {option}", "MNIST"))
+            if own is not None:
+                next(rows).append("default" if own is default else _compared(own, default))
+    table.headings.append("against the default")
+    table.notes.append(
+        f"against the default: Welch's t test at {LEVEL:.0%} in each direction, not corrected for number"
+    )
+    return table
+
+
+def _compared(own: Sample, default: Sample | None) -> str:
+    if default is None:
+        return "–"
+    p = welch(own, default)
+    words = "not told apart" if p is None or LEVEL <= p <= 1 - LEVEL else "better" if p < LEVEL else "worse"
+    return f"{own.mean - default.mean:+.2f}, {words}".replace("-", "−")
+
+
+EXTRAS: dict[str, Callable[[Table, Samples], Table]] = {
+    "table1": with_best,
+    "table2": with_quoted,
+    "ablations": against_default,
+}
+
+
+def decrease_table(found: Samples) -> Table:
+    """By how much Hit-or-Miss lowers the mean error, and the deviation between runs, of each network."""
+    rows, records = [], []
+    for name, pair in PAIRS.items():
+        without, with_hom = ([found.get((title, data)) for data in FOUR] for title in pair.values())
+        cells = [name]
+        for data, before, after in zip(FOUR, without, with_hom, strict=True):
+            theirs = paper.DECREASE[name][data]
+            mean = None if before is None or after is None else relative_decrease(before.mean, after.mean)
+            spread = (
+                None
+                if mean is None or before is None or after is None or not before.deviation or after.deviation is None
+                else relative_decrease(before.deviation, after.deviation)
+            )
+            cells += [f"{_signed(mean)} / {_signed(spread)}", _signed(theirs)]
+            if mean is not None:
+                records.append({"row": name, "column": data, "error": mean, "deviation": spread, "paper": theirs})
+        if any(record["row"] == name for record in records):
+            rows.append(cells)
+    headings = ["", *(part for data in FOUR for part in (data, "paper"))]
+    notes = ["relative decrease of the mean error / of the deviation between runs; after it the paper's, of the error"]
+    return Table("table3-decrease", "Relative decrease with Hit-or-Miss, %", headings, rows, notes, records)
+
+
+def relative_decrease(before: float, after: float) -> float:
+    """In %; negative where it grew."""
+    return 100 * (before - after) / before
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}".replace("-", "−")
+
+
+def _numbers(errors: Sample) -> dict[str, Any]:
+    return {
+        "mean": errors.mean,
+        "deviation": errors.deviation,
+        "runs": errors.count,
+        "lowest": min(errors.values),
+        "highest": max(errors.values),
+    }
+
+
+def _theirs(reported: paper.Reported | None) -> dict[str, Any]:
+    return {
+        "paper_mean": None if reported is None else reported.mean,
+        "paper_deviation": None if reported is None else reported.deviation,
+    }
+
+
+# ---- as files
+
+
+def write_tables(tables: Iterable[Table], folder: Path) -> None:
+    """FOLDER/<name>.md, .csv and .tex."""
+    for table in tables:
+        write_text(folder / f"{table.name}.md", to_markdown(table))
+        write_text(folder / f"{table.name}.csv", to_csv(table.records))
+        write_text(folder / f"{table.name}.tex", to_latex(table))
+
+
+def write_results(protocol: Protocol) -> Path:
+    """OUT/results.csv: every finished run on a line."""
+    path = protocol.out / "results.csv"
+    write_text(path, to_csv(single_results(protocol, tuple(EXPERIMENTS))))
+    return path
+
+
+def to_markdown(table: Table) -> str:
+    lines = [f"**{table.title}**", "", _markdown_row(table.headings)]
+    lines.append(_markdown_row(["---", *["---:"] * (len(table.headings) - 1)]))
+    lines += [_markdown_row(row) for row in table.rows]
+    return "\n".join([*lines, "", *(f"- {note}" for note in table.notes)]) + "\n"
+
+
+def _markdown_row(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def to_csv(records: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    if records:
+        writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+    return text.getvalue()
+
+
+def to_latex(table: Table) -> str:
+    """A tabular with booktabs' rules."""
+    columns = "l" + "r" * (len(table.headings) - 1)
+    lines = [
+        f"% {table.title}",
+        *(f"% {note}" for note in table.notes),
+        f"\\begin{{tabular}}{{{columns}}}",
+        "\\toprule",
+    ]
+    lines += [_latex_row(table.headings), "\\midrule", *(_latex_row(row) for row in table.rows)]
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
+
+
+LATEX = {"%": "\\%", "&": "\\&", "±": "$\\pm$", "→": "$\\to$", "–": "--", "−": "$-$", "×": "$\\times$", "_": "\\_"}
+
+
+def _latex_row(cells: list[str]) -> str:
+    return " & ".join("".join(LATEX.get(letter, letter) for letter in cell) for cell in cells) + " \\\\"
