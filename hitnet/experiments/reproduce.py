@@ -3,10 +3,15 @@
 import time
 from pathlib import Path
 
+from hitnet.experiments.claims import all_claims, claims_table
 from hitnet.experiments.cost import seconds_left
+from hitnet.experiments.figures import write_figures
 from hitnet.experiments.protocol import SCALES, Protocol, ScaleName, Target
+from hitnet.experiments.report import report
 from hitnet.experiments.runner import Progress, run_local, survey
+from hitnet.experiments.speed import Speed, measure_speed, speed_table
 from hitnet.experiments.tables import Table, all_tables, write_results, write_tables
+from hitnet.files import read_json, write_json, write_text
 
 
 class Listener:
@@ -32,6 +37,9 @@ def reproduce(
     listener.planned(all_progress, seconds_left(all_progress, 0))
     began = time.monotonic()
     try:
+        # Before the runs: it is to be alone on the machine.
+        if target in ("speed", "all") and not (out / SPEED_FILE).is_file():
+            write_json(out / SPEED_FILE, measure_speed(**protocol.scale.speed).to_json())
         run_local(
             all_progress,
             workers,
@@ -44,9 +52,20 @@ def reproduce(
     return all(progress.state == "done" for progress in all_progress)
 
 
+SPEED_FILE = "speed.json"
+
+
 def write(protocol: Protocol) -> list[Table]:
-    """Everything that the finished runs say, into the folder of the protocol."""
+    """Everything that the finished runs say, into the protocol's folder: tables, claims, figures, report."""
+    out = protocol.out
+    speed = Speed(**read_json(out / SPEED_FILE)) if (out / SPEED_FILE).is_file() else None
     tables = all_tables(protocol)
-    write_tables(tables, protocol.out / "tables")
+    if speed is not None:
+        tables.append(speed_table(speed))
+    if claims := all_claims(protocol, speed):
+        tables.insert(0, claims_table(claims, protocol))
+    write_tables(tables, out / "tables")
     write_results(protocol)
+    pictures = write_figures(protocol)
+    write_text(out / "report.html", report(protocol, tables, pictures))
     return tables

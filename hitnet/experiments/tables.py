@@ -45,8 +45,8 @@ def all_tables(protocol: Protocol) -> list[Table]:
             continue
         table = grid_table(name, title, found, [READING, *protocol.scale.notes])
         tables.append(EXTRAS.get(name, lambda table, found: table)(table, found))
-        if name == "table3" and (decrease := decrease_table(found)).rows:
-            tables.append(decrease)
+        if name == "table3" and pairs_of(found):
+            tables.append(decrease_table(found))
     return tables
 
 
@@ -117,26 +117,36 @@ EXTRAS: dict[str, Callable[[Table, Samples], Table]] = {
 
 def decrease_table(found: Samples) -> Table:
     """By how much Hit-or-Miss lowers the mean error, and the deviation between runs, of each network."""
-    rows, records = [], []
-    for name, pair in PAIRS.items():
-        without, with_hom = ([found.get((title, data)) for data in FOUR] for title in pair.values())
+    records: list[dict[str, Any]] = []
+    for (name, data), (before, after) in pairs_of(found).items():
+        spread = None
+        if before.deviation and after.deviation is not None:
+            spread = relative_decrease(before.deviation, after.deviation)
+        mean = relative_decrease(before.mean, after.mean)
+        theirs = paper.DECREASE[name][data]
+        records.append({"row": name, "column": data, "error": mean, "deviation": spread, "paper": theirs})
+    columns = [data for data in FOUR if any(record["column"] == data for record in records)]
+    rows = []
+    for name in dict.fromkeys(record["row"] for record in records):
+        of_row = {record["column"]: record for record in records if record["row"] == name}
         cells = [name]
-        for data, before, after in zip(FOUR, without, with_hom, strict=True):
-            theirs = paper.DECREASE[name][data]
-            mean = None if before is None or after is None else relative_decrease(before.mean, after.mean)
-            spread = (
-                None
-                if mean is None or before is None or after is None or not before.deviation or after.deviation is None
-                else relative_decrease(before.deviation, after.deviation)
-            )
-            cells += [f"{_signed(mean)} / {_signed(spread)}", _signed(theirs)]
-            if mean is not None:
-                records.append({"row": name, "column": data, "error": mean, "deviation": spread, "paper": theirs})
-        if any(record["row"] == name for record in records):
-            rows.append(cells)
-    headings = ["", *(part for data in FOUR for part in (data, "paper"))]
+        for data in columns:
+            own = of_row.get(data, {"error": None, "deviation": None})
+            cells += [f"{_signed(own['error'])} / {_signed(own['deviation'])}", _signed(paper.DECREASE[name][data])]
+        rows.append(cells)
+    headings = ["", *(part for data in columns for part in (data, "paper"))]
     notes = ["relative decrease of the mean error / of the deviation between runs; after it the paper's, of the error"]
     return Table("table3-decrease", "Relative decrease with Hit-or-Miss, %", headings, rows, notes, records)
+
+
+def pairs_of(found: Samples) -> dict[tuple[str, str], tuple[Sample, Sample]]:
+    """(network, data set) -> what was found without and with Hit-or-Miss, where there are both."""
+    return {
+        (name, data): (found[without, data], found[with_hom, data])
+        for name, (without, with_hom) in ((name, tuple(pair.values())) for name, pair in PAIRS.items())
+        for data in FOUR
+        if (without, data) in found and (with_hom, data) in found
+    }
 
 
 def relative_decrease(before: float, after: float) -> float:

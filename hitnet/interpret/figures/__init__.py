@@ -7,7 +7,7 @@ from hitnet.interpret.figures.evolution import save_evolution
 from hitnet.interpret.figures.features import feature_histograms
 from hitnet.interpret.figures.hybrid import hybrid_preview
 from hitnet.interpret.figures.losses import loss_surfaces
-from hitnet.interpret.figures.training import confusion_matrix, curves
+from hitnet.interpret.figures.training import confusion_matrix, curves, errors_by_epoch
 
 __all__ = [
     "BLUE",
@@ -18,6 +18,7 @@ __all__ = [
     "confusion_matrix",
     "curves",
     "decision_card",
+    "errors_by_epoch",
     "feature_histograms",
     "hybrid_preview",
     "image_grid",

@@ -1,6 +1,7 @@
 """How training went, and what is taken for what."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
@@ -22,15 +23,47 @@ def curves(rows: Sequence[dict[str, float]], title: str) -> Figure:
                 values = [row[f"{split}_{quantity}"] for row in rows]
                 axes.plot([row["epoch"] for row in rows], values, color=colour, label=split, marker=".", markersize=4)
         axes.set(xlabel="epoch", ylabel=label)
-        if min(min(line.get_ydata()) for line in axes.lines) > 0:
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter("{x:g}")
-            axes.yaxis.set_minor_formatter("{x:g}")
-            axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+        _grow_by_decades(axes)
         axes.legend(frameon=False)
+    return figure
+
+
+def _grow_by_decades(axes: Any) -> None:
+    """A logarithmic axis of values, where all are positive, over whole epochs."""
+    if min(min(line.get_ydata()) for line in axes.lines) > 0:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def errors_by_epoch(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], *, in_pairs: bool = False) -> Figure:
+    """Mean test error of several runs by epoch, with a band of one deviation each way.
+
+    panels: title of the panel -> label of the line -> the runs' errors by epoch. `in_pairs` draws lines two and two in
+    one colour, the first of them dashed.
+    """
+    figure = Figure(figsize=(max(4.6 * len(panels), 6), 4), layout="constrained")
+    labels = list(dict.fromkeys(label for lines in panels.values() for label in lines))
+    for axes, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for label, runs in lines.items():
+            place = labels.index(label)
+            colour = f"C{place // 2 if in_pairs else place}"
+            shortest = min(len(run) for run in runs)
+            errors = np.array([run[:shortest] for run in runs])
+            mean, epochs = errors.mean(axis=0), np.arange(1, shortest + 1)
+            dashed = "--" if in_pairs and place % 2 == 0 else "-"
+            axes.plot(epochs, mean, dashed, color=colour, marker=".", markersize=4, label=f"{label} ({len(runs)})")
+            if len(runs) > 1:
+                spread = errors.std(axis=0, ddof=1)
+                # A logarithmic axis has no place for zero.
+                axes.fill_between(epochs, np.maximum(mean - spread, mean / 10), mean + spread, color=colour, alpha=0.15)
+        axes.set(title=title, xlabel="epoch", ylabel="test error, %")
+        _grow_by_decades(axes)
+        axes.legend(frameon=False, fontsize=8)
     return figure
 
 

@@ -1,0 +1,111 @@
+"""The paper's claims, each with a verdict on what was measured: holds, does not hold, or not decided at this scale.
+
+That one network errs less than another is asked with Welch's t test on the runs of both, one-sided, at 5 %: it suits
+few runs, needs no equal spreads, and takes the errors for roughly normal. A claim *does not hold* when the test says
+the opposite at 5 %. That something fell in many experiments is asked with a sign test. No test is corrected for the
+number of tests.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hitnet.experiments.outcome import Samples, samples
+from hitnet.experiments.paper import SPEED
+from hitnet.experiments.protocol import CONSTANT, DATA, FALLING, HYBRID, PLAIN, Protocol
+from hitnet.experiments.speed import Speed
+from hitnet.experiments.statistics import LEVEL, Verdict, judge, sign_test, welch
+from hitnet.experiments.tables import Table, pairs_of
+
+NOTES = [
+    f"each claim: Welch's t test on the runs, one-sided at {LEVEL:.0%}, not corrected for the number of claims",
+    "counts of experiments: sign test; speed: the 95 % interval of the median ratio, by bootstrap",
+]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, what was found, and whether that agrees."""
+
+    words: str
+    found: str
+    p: float | None
+    verdict: Verdict
+
+
+def all_claims(protocol: Protocol, speed: Speed | None = None) -> list[Claim]:
+    """Of everything that has finished runs."""
+    return [
+        *table1_claims(samples(protocol.grid("table1"))),
+        *table2_claims(samples(protocol.grid("table2"))),
+        *table3_claims(samples(protocol.grid("table3"))),
+        *hybrid_claims(samples(protocol.grid("hybrid"))),
+        *(speed_claims(speed) if speed is not None else ()),
+    ]
+
+
+def table1_claims(found: Samples) -> Iterator[Claim]:
+    for rate in (CONSTANT, FALLING):
+        for rival in ("N1", "N2", "N2b"):
+            yield from lower(found, ("HitNet", rate), (rival, rate), f"HitNet errs less than {rival} on MNIST, {rate}")
+    for network in ("N1", "N2", "N2b", "HitNet"):
+        words = f"{network} errs less at a falling rate than at a constant one"
+        yield from lower(found, (network, FALLING), (network, CONSTANT), words)
+
+
+def table2_claims(found: Samples) -> Iterator[Claim]:
+    for data in DATA:
+        words = f"HitNet errs less than CapsNet with routing on {data}"
+        yield from lower(found, ("HitNet", data), ("CapsNet", data), words)
+
+
+def table3_claims(found: Samples) -> Iterator[Claim]:
+    pairs = pairs_of(found)
+    for (name, data), (before, after) in pairs.items():
+        p = welch(after, before)
+        yield Claim(f"Hit-or-Miss lowers the error: {name}, {data}", f"{after} against {before}", p, judge(p))
+    fell = [after.mean < before.mean for before, after in pairs.values()]
+    if fell:
+        yield counted("Hit-or-Miss lowers the mean error (paper: in 15 of 16 experiments)", fell)
+    narrowed = [
+        after.deviation < before.deviation
+        for before, after in pairs.values()
+        if before.deviation is not None and after.deviation is not None
+    ]
+    if narrowed:
+        yield counted("Hit-or-Miss lowers the deviation between runs (paper: in 13 of 16 experiments)", narrowed)
+
+
+def hybrid_claims(found: Samples) -> Iterator[Claim]:
+    for _, column in [place for place in found if place[0] == HYBRID]:
+        words = f"Hybrid augmentation lowers HitNet's error: {column}"
+        yield from lower(found, (HYBRID, column), (PLAIN, column), words)
+
+
+def speed_claims(speed: Speed) -> Iterator[Claim]:
+    for path, ratio in speed.ratios.items():
+        low, high = ratio.interval
+        verdict: Verdict = "holds" if low >= SPEED else "does not hold" if high < SPEED else "not decided at this scale"
+        found = f"{ratio.median:.2f} times ({low:.2f} to {high:.2f})"
+        yield Claim(f"HitNet trains at least {SPEED:.0f} times faster than CapsNet: {path}", found, None, verdict)
+
+
+def lower(found: Samples, own: tuple[str, str], rival: tuple[str, str], words: str) -> Iterator[Claim]:
+    """One claim, if there are runs of both."""
+    if own in found and rival in found:
+        p = welch(found[own], found[rival])
+        yield Claim(words, f"{found[own]} against {found[rival]}", p, judge(p))
+
+
+def counted(words: str, successes: list[bool]) -> Claim:
+    """Something happened in so many of the experiments."""
+    count, trials = sum(successes), len(successes)
+    p, opposite = sign_test(count, trials), sign_test(trials - count, trials)
+    verdict: Verdict = "holds" if p < LEVEL else "does not hold" if opposite < LEVEL else "not decided at this scale"
+    return Claim(words, f"in {count} of {trials}", p, verdict)
+
+
+def claims_table(claims: list[Claim], protocol: Protocol) -> Table:
+    rows = [[claim.words, claim.found, "–" if claim.p is None else f"{claim.p:.3f}", claim.verdict] for claim in claims]
+    records = [vars(claim) for claim in claims]
+    notes = [*NOTES, f"what holds or does not, does so at this scale ({protocol.scale.name})"]
+    return Table("claims", "The paper's claims", ["claim", "found, %", "p", "verdict"], rows, notes, records)

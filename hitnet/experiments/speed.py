@@ -1,0 +1,111 @@
+"""How much faster HitNet trains than CapsNet with routing: steps of both in turn, so that a busy machine slows both."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from hitnet.encoders import PaperEncoder
+from hitnet.experiments.tables import Table
+from hitnet.model import Model, create_model
+
+PATHS = {"spectral convolution": None, "direct convolution": False}
+NETWORKS = {"hitnet": "HitNet", "capsnet": "CapsNet"}
+EPOCH = 60_000  # images
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times longer one thing takes than another, round by round."""
+
+    values: list[float]
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.values))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The middle 95 % of medians of rounds drawn again with replacement."""
+        random = np.random.default_rng(0)
+        medians = np.median(random.choice(self.values, (2_000, len(self.values))), axis=1)
+        low, high = np.quantile(medians, (0.025, 0.975))
+        return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds of each step, by network and path of the large convolution."""
+
+    seconds: dict[str, dict[str, list[float]]]
+    """path -> network -> one time a round"""
+    batch_size: int
+    threads: int
+
+    @property
+    def ratios(self) -> dict[str, Ratio]:
+        """CapsNet's time over HitNet's, by path."""
+        return {
+            path: Ratio([slow / fast for slow, fast in zip(times["CapsNet"], times["HitNet"], strict=True)])
+            for path, times in self.seconds.items()
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        return vars(self)
+
+
+def measure_speed(rounds: int, batch_size: int = 128, width: int | None = None) -> Speed:
+    """Training steps on random images of MNIST's size; one round is a step of every case, after one to warm up."""
+    steps = {(path, title): Step(name, path, batch_size, width) for path in PATHS for name, title in NETWORKS.items()}
+    seconds: dict[str, dict[str, list[float]]] = {path: {title: [] for title in NETWORKS.values()} for path in PATHS}
+    for turn in range(rounds + 1):
+        for (path, title), step in steps.items():
+            began = time.perf_counter()
+            step()
+            if turn:
+                seconds[path][title].append(time.perf_counter() - began)
+    return Speed(seconds, batch_size, torch.get_num_threads())
+
+
+class Step:
+    """One step of training; the direct convolution gets the memory order that suits it best."""
+
+    def __init__(self, name: str, path: str, batch_size: int, width: int | None) -> None:
+        torch.manual_seed(0)
+        self.model: Model = create_model(name, width=width)
+        self.images, self.labels = torch.rand(batch_size, 1, 28, 28), torch.randint(10, (batch_size,))
+        assert isinstance(self.model.encoder, PaperEncoder)
+        if PATHS[path] is False:
+            self.model.encoder.conv2.spectral = False
+            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self.images = self.images.to(memory_format=torch.channels_last)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), eps=1e-7, fused=True)
+
+    def __call__(self) -> None:
+        out = self.model(self.images, self.labels)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.model.loss(out, self.images, self.labels).total.backward()
+        self.optimizer.step()
+
+
+def speed_table(speed: Speed) -> Table:
+    """Time per epoch of MNIST's 60,000 training images."""
+    rows, records = [], []
+    epochs = EPOCH / speed.batch_size
+    for path, times in speed.seconds.items():
+        fast, slow = (epochs * float(np.median(times[title])) for title in ("HitNet", "CapsNet"))
+        ratio = speed.ratios[path]
+        low, high = ratio.interval
+        rows.append([path, f"{fast:,.0f} s", f"{slow:,.0f} s", f"{ratio.median:.2f} ({low:.2f} to {high:.2f})", "≥ 10"])
+        records.append({"path": path, "hitnet": fast, "capsnet": slow, "ratio": ratio.median, "low": low, "high": high})
+    rounds = len(next(iter(times.values())))
+    notes = [
+        f"medians of {rounds} steps of {speed.batch_size} images, networks in turn, {speed.threads} threads, "
+        "scaled to an epoch",
+        "the paper compares with others' code; our CapsNet is a fast one: its routing is batched, and its coefficients "
+        "carry no gradient",
+    ]
+    headings = ["large convolution by", "HitNet", "CapsNet", "CapsNet / HitNet", "paper"]
+    return Table("speed", "Time of one training epoch of MNIST", headings, rows, notes, records)
