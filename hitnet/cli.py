@@ -286,6 +286,7 @@ def reproduce(
     scale: ScaleName = "laptop",
     runs: int | None = None,
     workers: int = 1,
+    ray: str | None = None,
     out: Path | None = None,
 ) -> None:
     """Repeat the paper's experiments: many runs, then tables beside the paper's numbers. What is finished stays.
@@ -296,14 +297,16 @@ def reproduce(
         target: A table of the paper, or all of it.
         scale: paper is the paper's protocol to the letter, laptop a small part of it, smoke a trial of the machinery.
         runs: Seeds of each network; the scale's own number if not given. More of them add only what is missing.
-        workers: Runs at a time; they split the cores.
+        workers: Runs at a time on this machine; they split its cores.
+        ray: The address of a Ray cluster (auto for the one this machine belongs to) that takes the runs instead.
         out: Where runs and tables go; reproduce/SCALE if not given.
     """
     from hitnet import console
     from hitnet.experiments.reproduce import reproduce as reproduce_target
 
     with console.ExperimentsView() as view:
-        finished = reproduce_target(target, scale, runs, workers, out or Path("reproduce") / scale, view)
+        place = out or Path("reproduce") / scale
+        finished = reproduce_target(target, scale, place, runs=runs, workers=workers, ray=ray, listener=view)
     if not finished:
         sys.exit(1)
 

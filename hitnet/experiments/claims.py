@@ -17,7 +17,7 @@ from hitnet.experiments.statistics import LEVEL, Verdict, judge, sign_test, welc
 from hitnet.experiments.tables import Table, pairs_of
 
 NOTES = [
-    f"each claim: Welch's t test on the runs, one-sided at {LEVEL:.0%}, not corrected for the number of claims",
+    "each claim: Welch's t test on the runs, one-sided at 5 %, not corrected for the number of claims",
     "counts of experiments: sign test; speed: the 95 % interval of the median ratio, by bootstrap",
 ]
 
@@ -105,7 +105,7 @@ def counted(words: str, successes: list[bool]) -> Claim:
 
 
 def claims_table(claims: list[Claim], protocol: Protocol) -> Table:
-    rows = [[claim.words, claim.found, "–" if claim.p is None else f"{claim.p:.3f}", claim.verdict] for claim in claims]
+    rows = [[claim.words, claim.verdict, claim.found, "–" if claim.p is None else f"{claim.p:.3f}"] for claim in claims]
     records = [vars(claim) for claim in claims]
     notes = [*NOTES, f"what holds or does not, does so at this scale ({protocol.scale.name})"]
-    return Table("claims", "The paper's claims", ["claim", "found, %", "p", "verdict"], rows, notes, records)
+    return Table("claims", "The paper's claims", ["claim", "verdict", "found, %", "p"], rows, notes, records)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from hitnet.data import to_float
 from hitnet.experiments.outcome import finished_runs
-from hitnet.experiments.protocol import FALLING, Protocol
+from hitnet.experiments.protocol import FALLING, STANDARDISED, Protocol
 from hitnet.interpret import figures
 from hitnet.interpret.hybrid import HybridAugmentation
 from hitnet.interpret.prototypes import prototypes
@@ -50,11 +50,11 @@ def all_figures(protocol: Protocol) -> Iterator[Drawing]:
             words = f"{caption}: mean of the runs (their number in brackets) and one deviation each way"
             yield Drawing(f"errors-{experiment}", words, figure)
     drawn = {
-        "paper": (protocol.grid("table1")["HitNet", FALLING], "the paper's decoder"),
-        "standardised": (protocol.grid("figures")["HitNet, standardised decoder", "MNIST"], "the standardised decoder"),
+        "paper": (protocol.grid("table1").get(("HitNet", FALLING)), "the paper's decoder"),
+        "standardised": (protocol.grid("figures").get((STANDARDISED, "MNIST")), "the standardised decoder"),
     }
     for name, (cell, words) in drawn.items():
-        if runs := finished_runs(cell):
+        if cell is not None and (runs := finished_runs(cell)):
             yield from network_figures(runs[0], name, words)
 
 

@@ -47,7 +47,6 @@ def single_results(protocol: Protocol, experiments: tuple[str, ...]) -> list[dic
                     "error": result["test"]["error"],
                     "mistakes": result["test"]["mistakes"],
                     "test_images": result["test"]["images"],
-                    "best_epoch_error": min(row["test_error"] for row in run.metrics),
                     "epochs": result["epochs"],
                     "seconds": result["seconds"],
                     "parameters": result["parameters"],

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 from hitnet.experiments.claims import all_claims, claims_table
+from hitnet.experiments.cluster import run_on_ray
 from hitnet.experiments.cost import seconds_left
 from hitnet.experiments.figures import write_figures
 from hitnet.experiments.protocol import SCALES, Protocol, ScaleName, Target
@@ -25,26 +26,39 @@ class Listener:
 
 
 def reproduce(
-    target: Target, scale: ScaleName, runs: int | None, workers: int, out: Path, listener: Listener | None = None
+    target: Target,
+    scale: ScaleName,
+    out: Path,
+    *,
+    runs: int | None = None,
+    workers: int = 1,
+    ray: str | None = None,
+    listener: Listener | None = None,
 ) -> bool:
     """Do what the target still lacks and write what was found; whether every run could be finished."""
+    if ray is not None and workers != 1:
+        raise ValueError("workers are for one machine, ray is for many; choose one of them")
     for name, value in (("runs", runs), ("workers", workers)):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
     listener = listener or Listener()
-    protocol = Protocol(SCALES[scale], out, runs)
+    # In full: a task on another node starts in another folder.
+    protocol = Protocol(SCALES[scale], out.resolve() if ray else out, runs)
     all_progress = survey(protocol.units(target))
     listener.planned(all_progress, seconds_left(all_progress, 0))
     began = time.monotonic()
+
+    def watch(found: list[Progress]) -> None:
+        listener.changed(found, seconds_left(found, time.monotonic() - began))
+
     try:
         # Before the runs: it is to be alone on the machine.
         if target in ("speed", "all") and not (out / SPEED_FILE).is_file():
             write_json(out / SPEED_FILE, measure_speed(**protocol.scale.speed).to_json())
-        run_local(
-            all_progress,
-            workers,
-            lambda found: listener.changed(found, seconds_left(found, time.monotonic() - began)),
-        )
+        if ray is None:
+            run_local(all_progress, workers, watch)
+        else:
+            run_on_ray(all_progress, ray, watch)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped; the same command goes on from the last epochs in {out}") from None
     tables = write(protocol)

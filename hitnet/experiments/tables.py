@@ -95,7 +95,7 @@ def against_default(table: Table, found: Samples) -> Table:
                 next(rows).append("default" if own is default else _compared(own, default))
     table.headings.append("against the default")
     table.notes.append(
-        f"against the default: Welch's t test at {LEVEL:.0%} in each direction, not corrected for number"
+        "against the default: Welch's t test at 5 % in each direction, not corrected for the number of tests"
     )
     return table
 

@@ -23,12 +23,12 @@ def curves(rows: Sequence[dict[str, float]], title: str) -> Figure:
                 values = [row[f"{split}_{quantity}"] for row in rows]
                 axes.plot([row["epoch"] for row in rows], values, color=colour, label=split, marker=".", markersize=4)
         axes.set(xlabel="epoch", ylabel=label)
-        _grow_by_decades(axes)
+        _logarithmic(axes)
         axes.legend(frameon=False)
     return figure
 
 
-def _grow_by_decades(axes: Any) -> None:
+def _logarithmic(axes: Any) -> None:
     """A logarithmic axis of values, where all are positive, over whole epochs."""
     if min(min(line.get_ydata()) for line in axes.lines) > 0:
         axes.set_yscale("log")
@@ -62,7 +62,7 @@ def errors_by_epoch(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]
                 # A logarithmic axis has no place for zero.
                 axes.fill_between(epochs, np.maximum(mean - spread, mean / 10), mean + spread, color=colour, alpha=0.15)
         axes.set(title=title, xlabel="epoch", ylabel="test error, %")
-        _grow_by_decades(axes)
+        _logarithmic(axes)
         axes.legend(frameon=False, fontsize=8)
     return figure
 

@@ -1,0 +1,87 @@
+"""Many runs on many machines: one Ray task a run, tried again where a worker dies.
+
+A task trains in the same folder OUT as everything else, as its node sees it. Where all nodes share that folder, a run
+whose worker died goes on from its last epoch on whichever node takes it up; where they do not, it does so on the same
+node and begins anew on another. Either way the finished run is returned with the task, and written where it is missing.
+"""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hitnet.experiments import work
+from hitnet.experiments.protocol import Unit
+from hitnet.experiments.runner import Progress, Watch, next_unit
+from hitnet.files import write_bytes
+from hitnet.training.run import Run
+
+RETRIES = 10  # of a task whose worker or node died
+
+Files = dict[str, bytes]
+"""Path inside a run folder -> content"""
+
+
+def run_on_ray(all_progress: list[Progress], address: str, watch: Watch, pause: float = 0.2) -> None:
+    """Do what is to be done on a Ray cluster, as many runs at a time as it has GPUs or, without any, CPUs."""
+    ray = _import_ray()
+    ray.init(address=address, log_to_driver=False, ignore_reinit_error=True)
+    try:
+        busy: dict[Any, Progress] = {}
+        while True:
+            resources = ray.cluster_resources()
+            kind = "GPU" if resources.get("GPU") else "CPU"
+            task = ray.remote(num_cpus=1, num_gpus=1 if kind == "GPU" else 0, max_retries=RETRIES)(train_on_node)
+            # Asked anew each time: nodes come and go.
+            while len(busy) < resources.get(kind, 0) and (chosen := next_unit(all_progress)) is not None:
+                chosen.state = "running"
+                teacher = chosen.unit.teacher
+                busy[task.remote(chosen.unit, {} if teacher is None else pack(teacher.path))] = chosen
+            watch(all_progress)
+            if not busy:
+                return
+            ended, _ = ray.wait(list(busy), timeout=pause)
+            for reference in ended:
+                _end(busy.pop(reference), reference, ray)
+            for progress in busy.values():
+                progress.look()
+    finally:
+        ray.shutdown()
+
+
+def train_on_node(unit: Unit, teacher: Files) -> Files:
+    """On a node: bring the run to its end and hand it back."""
+    if unit.teacher is not None:
+        unpack(teacher, unit.teacher.path)
+    work.do(unit)
+    return pack(unit.path)
+
+
+def _end(progress: Progress, reference: Any, ray: ModuleType) -> None:
+    try:
+        unpack(ray.get(reference), progress.unit.path)
+        progress.state = "done"
+    except ray.exceptions.RayError as error:
+        progress.state = "failed"
+        progress.problem = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
+    progress.look()
+
+
+def pack(folder: Path) -> Files:
+    """A finished run as data."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def unpack(files: Files, folder: Path) -> None:
+    """Write a finished run, result.json last; one that is finished already stays."""
+    if Run(folder).is_finished:
+        return
+    for name in sorted(files, key=lambda name: name == "result.json"):
+        write_bytes(folder / name, files[name])
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise RuntimeError("--ray needs the package ray; install it with: pip install 'hitnet[ray]'") from None
+    return ray

@@ -1,0 +1,152 @@
+"""Tables, claims and report from runs whose errors are known."""
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+
+import pytest
+
+from hitnet.experiments.claims import all_claims
+from hitnet.experiments.outcome import samples
+from hitnet.experiments.protocol import CONSTANT, FALLING, SCALES, Protocol
+from hitnet.experiments.report import report
+from hitnet.experiments.speed import Speed, measure_speed, speed_table
+from hitnet.experiments.tables import Table, all_tables, decrease_table, to_latex, to_markdown, write_results
+from hitnet.files import write_bytes
+
+ERRORS = {"N1": (0.50, 0.54), "N2": (0.80, 0.78), "N2b": (0.75, 0.77), "HitNet": (0.38, 0.40)}
+
+
+@pytest.fixture
+def laptop(tmp_path, pretend: Callable) -> Protocol:
+    """Table 1 with two seeds of a constant rate, one of a falling one for HitNet, and one run unfinished."""
+    protocol = Protocol(SCALES["laptop"], tmp_path / "out")
+    grid = protocol.grid("table1")
+    for network, errors in ERRORS.items():
+        for unit, error in zip(grid[network, CONSTANT].units, errors, strict=False):
+            pretend(unit, error)
+    pretend(grid["HitNet", FALLING].units[0], 0.30)
+    (pretend(grid["N1", FALLING].units[0], 0.1).path / "result.json").unlink()
+    return protocol
+
+
+def table(protocol: Protocol, name: str) -> Table:
+    return next(table for table in all_tables(protocol) if table.name == name)
+
+
+def test_table_1_has_mean_deviation_and_runs_beside_the_papers_numbers(laptop: Protocol):
+    found = table(laptop, "table1")
+    assert found.headings == ["", CONSTANT, "paper", FALLING, "paper", "best run", "paper"]
+    assert found.rows[0] == ["N1", "0.52 ± 0.028 (2)", "0.52 ± 0.060", "–", "0.42 ± 0.027", "0.50", "0.38"]
+    assert found.rows[3][1:5] == ["0.39 ± 0.014 (2)", "0.38 ± 0.033", "0.30 (1)", "0.36 ± 0.025"]
+    assert found.rows[3][5:] == ["0.30", "0.32"]
+
+
+def test_an_unfinished_run_counts_nowhere(laptop: Protocol):
+    assert ("N1", FALLING) not in samples(laptop.grid("table1"))
+    rows = list(csv.DictReader(io.StringIO(write_results(laptop).read_text())))
+    assert len(rows) == 9
+    assert {row["error"] for row in rows if row["model"] == "n1"} == {"0.5", "0.54"}
+
+
+def test_a_run_of_several_tables_is_one_line_of_the_results(laptop: Protocol):
+    rows = list(csv.DictReader(io.StringIO(write_results(laptop).read_text())))
+    shared = next(row for row in rows if row["run"] == "runs/constant/mnist/hitnet-s0")
+    assert shared["experiments"].split() == ["table1", "table3", "hybrid"]
+    assert (shared["seed"], shared["error"], shared["mistakes"]) == ("0", "0.38", "38")
+
+
+def test_seeds_that_an_earlier_command_added_count(laptop: Protocol, pretend: Callable):
+    many = Protocol(laptop.scale, laptop.out, runs=11)
+    pretend(many.grid("table1")["HitNet", CONSTANT].units[10], 0.42)
+    assert samples(laptop.grid("table1"))["HitNet", CONSTANT].values == (0.38, 0.40, 0.42)
+
+
+def test_only_experiments_with_finished_runs_have_a_table(laptop: Protocol, tmp_path):
+    assert {found.name for found in all_tables(laptop)} == {
+        *("table1", "table2", "table3", "table3-decrease", "hybrid", "ablations")
+    }
+    assert all_tables(Protocol(laptop.scale, tmp_path / "nothing")) == []
+
+
+def test_the_relative_decrease_by_hand(laptop: Protocol):
+    found = decrease_table(samples(laptop.grid("table3")))
+    # From 0.52 to 0.39, and from 0.0283 to 0.0141.
+    assert found.rows == [["N1 → HitNet", "25.0 / 50.0", "26.9"]]
+    assert found.records[0]["error"] == pytest.approx(25)
+
+
+def test_ablations_are_compared_with_the_default(laptop: Protocol, pretend: Callable):
+    grid = laptop.grid("ablations")
+    pretend(laptop.grid("table1")["HitNet", FALLING].units[1], 0.32)
+    for unit, error in zip(grid["BatchNorm's statistics: separate", "MNIST"].units, (0.80, 0.82), strict=False):
+        pretend(unit, error)
+    rows = {row[0]: row[1:] for row in table(laptop, "ablations").rows}
+    assert rows["BatchNorm's statistics: shared by the classes"] == ["0.31 ± 0.014 (2)", "default"]
+    assert rows["BatchNorm's statistics: separate"] == ["0.81 ± 0.014 (2)", "+0.50, worse"]
+    assert "loss: smooth" not in rows
+
+
+def test_claims_are_judged_on_what_is_there(laptop: Protocol):
+    claims = {claim.words: claim for claim in all_claims(laptop)}
+    assert claims[f"HitNet errs less than N1 on MNIST, {CONSTANT}"].verdict == "holds"
+    assert claims[f"HitNet errs less than N1 on MNIST, {CONSTANT}"].found == "0.39 ± 0.014 (2) against 0.52 ± 0.028 (2)"
+    assert claims["HitNet errs less at a falling rate than at a constant one"].verdict == "not decided at this scale"
+    assert not any("N2b errs less at" in words for words in claims)
+
+
+def test_markdown_and_latex_have_a_row_for_each_row(laptop: Protocol):
+    found = table(laptop, "table1")
+    markdown = [line for line in to_markdown(found).splitlines() if line.startswith("|")]
+    assert len(markdown) == 2 + len(found.rows)
+    assert {line.count("|") for line in markdown} == {len(found.headings) + 1}
+    latex = [line for line in to_latex(found).splitlines() if line.endswith("\\\\")]
+    assert latex[1] == ("N1 & 0.52 $\\pm$ 0.028 (2) & 0.52 $\\pm$ 0.060 & -- & 0.42 $\\pm$ 0.027 & 0.50 & 0.38 \\\\")
+    assert len(latex) == 1 + len(found.rows)
+
+
+def test_latex_escapes_what_it_would_swallow():
+    odd = Table("odd", "", ["a_b", "50 %"], [["x & y → z", "−1"]], [], [])
+    assert "a\\_b & 50 \\% \\\\\n\\midrule\nx \\& y $\\to$ z & $-$1 \\\\" in to_latex(odd)
+
+
+class Tags(HTMLParser):
+    """Every opened tag is closed in order; addresses are kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.addresses += [str(value) for name, value in attrs if name in ("src", "href")]
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_report_holds_its_pictures_and_fetches_nothing(laptop: Protocol, tmp_path):
+    write_bytes(tmp_path / "dot.png", b"\x89PNG")
+    odd = Table("odd", "<b>", ["<i>"], [["<script>"]], ["a & b"], [])
+    page = report(laptop, [*all_tables(laptop), odd], [("“A” <caption>", tmp_path / "dot.png")])
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert all(address.startswith("data:image/png;base64,") for address in tags.addresses)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "10 runs on abacus" in page
+    assert not re.search(r"https?://|url\(", page)
+
+
+def test_speed_is_measured_by_both_paths_and_scaled_to_an_epoch():
+    found = measure_speed(rounds=2, batch_size=4, width=16)
+    assert {path: {name: len(times) for name, times in cases.items()} for path, cases in found.seconds.items()} == {
+        path: {"HitNet": 2, "CapsNet": 2} for path in ("spectral convolution", "direct convolution")
+    }
+    known = Speed({"direct convolution": {"HitNet": [0.1, 0.1], "CapsNet": [1.2, 1.2]}}, batch_size=100, threads=1)
+    assert speed_table(known).rows == [["direct convolution", "60 s", "720 s", "12.00 (12.00 to 12.00)", "≥ 10"]]
