@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hitnet.data import Dataset
+from hitnet.experiments.cost import gpu_hours
 from hitnet.experiments.reproduce import Listener
 from hitnet.experiments.runner import Progress as UnitProgress
 from hitnet.experiments.tables import Table as ResultTable
@@ -26,6 +27,7 @@ from hitnet.training.calibration import Calibration
 from hitnet.training.loop import Watcher
 from hitnet.training.run import Row, Run
 
+DAY = 24 * 60 * 60
 FEW_STEPS = 200  # a network that saw fewer batches than this has hardly learned anything
 
 console = Console(highlight=False, soft_wrap=True)
@@ -223,15 +225,18 @@ class ExperimentsView(Listener):
     def planned(self, all_progress: list[UnitProgress], seconds: float) -> None:
         self.states = {unit.unit.title: unit.state for unit in all_progress}
         done = sum(unit.state == "done" for unit in all_progress)
-        say(
-            f"{len(all_progress)} runs, {done} of them finished already; "
-            f"expected to take {_duration(seconds)} on two cores of a server (see docs/reproduce.md)"
-        )
-        if self.live is not None:
-            self.live.start()
+        if all_progress:
+            rest = f"the others take about {_duration(seconds)} on two cores of a server"
+            if seconds > DAY:
+                rest += f", {gpu_hours([unit.unit for unit in all_progress]):,.0f} hours of a GPU (docs/reproduce.md)"
+            say(f"{len(all_progress)} runs, {done} of them finished already; {rest}")
+
+    def timing(self) -> None:
+        say("taking the time of training steps")
 
     def changed(self, all_progress: list[UnitProgress], seconds_left: float) -> None:
         if self.live is not None:
+            self.live.start()  # once; later calls change nothing
             self.live.update(_progress_table(all_progress, seconds_left, console.height - 5))
             return
         done = sum(unit.state in ("done", "failed") for unit in all_progress)

@@ -20,6 +20,8 @@ class Listener:
 
     def planned(self, all_progress: list[Progress], seconds: float) -> None: ...
 
+    def timing(self) -> None: ...
+
     def changed(self, all_progress: list[Progress], seconds_left: float) -> None: ...
 
     def written(self, all_progress: list[Progress], tables: list[Table], path: Path) -> None: ...
@@ -52,8 +54,9 @@ def reproduce(
         listener.changed(found, seconds_left(found, time.monotonic() - began))
 
     try:
-        # Before the runs: it is to be alone on the machine.
         if target in ("speed", "all") and not (out / SPEED_FILE).is_file():
+            # Before the runs: it is to be alone on the machine.
+            listener.timing()
             write_json(out / SPEED_FILE, measure_speed(**protocol.scale.speed).to_json())
         if ray is None:
             run_local(all_progress, workers, watch)

@@ -1,0 +1,130 @@
+"""The whole way from a command to tables, figures and a report."""
+
+import csv
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from hitnet import console
+from hitnet.experiments.protocol import SCALES, Protocol, Unit
+from hitnet.experiments.reproduce import Listener, reproduce
+from hitnet.experiments.runner import Progress
+
+FIGURES = {
+    "loss",
+    *(f"errors-{name}" for name in ("table1", "table2", "table3", "hybrid")),
+    *(
+        f"{name}-{decoder}"
+        for name in ("prototypes", "features", "deformations", "deformations-of-2", "hybrid")
+        for decoder in ("paper", "standardised")
+    ),
+}
+
+
+def test_everything_at_the_smallest_scale(tmp_path: Path):
+    command = [sys.executable, "-m", "hitnet", "reproduce", "all", "--scale", "smoke", "--workers", "2"]
+    env = {**os.environ, "OMP_NUM_THREADS": "2"}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=590, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    out = tmp_path / "reproduce" / "smoke"
+    units = Protocol(SCALES["smoke"], out).units("all")
+    with open(out / "results.csv") as file:
+        assert len(list(csv.DictReader(file))) == len(units) == 27
+    tables = ("claims", "table1", "table2", "table3", "table3-decrease", "hybrid", "ablations", "speed")
+    assert {path.name for path in (out / "tables").iterdir()} == {
+        f"{name}{suffix}" for name in tables for suffix in (".md", ".csv", ".tex")
+    }
+    assert {path.name for path in (out / "figures").iterdir()} == {
+        f"{name}{suffix}" for name in FIGURES for suffix in (".png", ".svg")
+    }
+    page = (out / "report.html").read_text()
+    assert page.count("<img ") == len(FIGURES)
+    assert page.count("<table") == len(tables)
+    assert done.stdout.count(": done, test error") == len(units)
+    assert done.stdout.splitlines()[0].startswith("27 runs, 0 of them finished already; the others take about")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"runs": 0}, "runs must be at least 1, got 0"),
+        ({"workers": 0}, "workers must be at least 1, got 0"),
+        ({"workers": 2, "ray": "auto"}, "choose one of them"),
+    ],
+)
+def test_a_mistake_is_answered_before_anything_is_written(tmp_path: Path, options: dict, message: str):
+    with pytest.raises(ValueError, match=message):
+        reproduce("table1", "smoke", tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failed_run_is_told_and_the_tables_hold_the_others(tmp_path: Path, monkeypatch):
+    def fail(found: list[Progress], workers: int, watch: Callable) -> None:
+        for progress in found:
+            progress.state, progress.problem = "failed", "no luck"
+
+    monkeypatch.setattr("hitnet.experiments.reproduce.run_local", fail)
+    told: list[Progress] = []
+
+    class Hears(Listener):
+        def written(self, all_progress, tables, path) -> None:
+            told.extend(all_progress)
+            assert tables == []
+
+    assert reproduce("table1", "smoke", tmp_path, listener=Hears()) is False
+    assert len(told) == 8
+
+
+def test_an_interruption_says_how_to_go_on(tmp_path: Path, monkeypatch):
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hitnet.experiments.reproduce.run_local", interrupt)
+    with pytest.raises(KeyboardInterrupt, match="the same command goes on from the last epochs"):
+        reproduce("table1", "smoke", tmp_path)
+
+
+def many(tiny: Callable[..., Unit]) -> list[Progress]:
+    """Two done, one running, one failed, six waiting."""
+    found = [Progress(tiny(seed=seed)) for seed in range(10)]
+    for progress in found[:3]:
+        progress.rows = [{"test_error": 2.5}] * 3
+        progress.state = "done"
+    found[2].state, found[2].rows = "running", [{"test_error": 7.125}]
+    found[3].state, found[3].problem = "failed", "no luck"
+    return found
+
+
+def test_one_table_shows_what_runs_what_is_done_and_what_waits(tiny: Callable[..., Unit]):
+    page = Console(width=100, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    page.print(console._progress_table(many(tiny), 5400, most=5))
+    text = page.export_text()
+    assert "2 done, 1 running, 6 waiting, 1 failed; 1:30:00 left" in text
+    rows = [line.split("│")[1:-1] for line in text.splitlines() if line.startswith("│")]
+    cells = [[cell.strip() for cell in row] for row in rows]
+    assert cells[0] == ["lenet5 on mnist-mini, tiny, seed 2", "1/3", "7.12", "running"]
+    assert [row[3] for row in cells] == ["running", "failed", "done", "done", "waiting", ""]
+    assert cells[-1][0] == "… and 5 more"
+
+
+def test_without_a_terminal_a_line_tells_what_began_and_what_ended(tiny: Callable[..., Unit], capsys):
+    with console.ExperimentsView() as view:
+        found = [Progress(tiny(seed=seed)) for seed in range(10)]
+        view.planned(found, 60)
+        view.changed(many(tiny), 5400)
+        view.changed(many(tiny), 5400)
+    lines = capsys.readouterr().out.splitlines()
+    tail = "; 3 of 10 runs, about 1:30:00 left"
+    assert lines == [
+        "10 runs, 0 of them finished already; the others take about 60 s on two cores of a server",
+        f"lenet5 on mnist-mini, tiny, seed 0: done, test error 2.50 %{tail}",
+        f"lenet5 on mnist-mini, tiny, seed 1: done, test error 2.50 %{tail}",
+        f"lenet5 on mnist-mini, tiny, seed 2: going on after epoch 1{tail}",
+        f"lenet5 on mnist-mini, tiny, seed 3: failed, no luck{tail}",
+    ]
