@@ -1,6 +1,7 @@
 """The whole way from a command to tables, figures and a report."""
 
 import csv
+import io
 import os
 import subprocess
 import sys
@@ -102,7 +103,7 @@ def many(tiny: Callable[..., Unit]) -> list[Progress]:
 
 
 def test_one_table_shows_what_runs_what_is_done_and_what_waits(tiny: Callable[..., Unit]):
-    page = Console(width=100, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    page = Console(width=100, record=True, file=io.StringIO())
     page.print(console._progress_table(many(tiny), 5400, most=5))
     text = page.export_text()
     assert "2 done, 1 running, 6 waiting, 1 failed; 1:30:00 left" in text

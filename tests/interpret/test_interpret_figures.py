@@ -118,3 +118,22 @@ def test_tiles_lie_where_they_belong_with_white_between():
 def test_long_names_are_shortened():
     assert shortened("seven") == "seven"
     assert shortened("a rather long name", 10) == "a rather …"
+
+
+def test_error_curves_show_the_mean_of_the_runs_and_a_band_of_one_deviation():
+    figure = figures.errors_by_epoch({"MNIST": {"N1": [[4.0, 2.0, 1.0], [6.0, 4.0, 3.0]], "HitNet": [[3.0, 0.5]]}})
+    check(figure)
+    (axes,) = figure.axes
+    assert [list(line.get_ydata()) for line in axes.lines] == [[5, 3, 2], [3, 0.5]]
+    (band,) = axes.collections
+    edges = band.get_paths()[0].vertices[:, 1]
+    # The deviation of two runs that differ by 2 is √2.
+    assert (edges.min(), edges.max()) == (pytest.approx(2 - 2**0.5), pytest.approx(5 + 2**0.5))
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["N1 (2)", "HitNet (1)"]
+
+
+def test_pairs_of_error_curves_share_a_colour():
+    figure = figures.errors_by_epoch({"": {name: [[1.0, 0.0]] for name in "abcd"}}, in_pairs=True)
+    lines = figure.axes[0].lines
+    assert [line.get_color() for line in lines] == ["C0", "C0", "C1", "C1"]
+    assert [line.get_linestyle() for line in lines] == ["--", "-"] * 2
