@@ -1,6 +1,8 @@
 """Many runs on one machine: one process a run, the cores split among those that run at a time."""
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -134,6 +136,7 @@ def _end(worker: Worker) -> None:
 
 
 def _work(unit: Unit, threads: int, reports: Connection) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
         work.do(unit)
@@ -141,6 +144,14 @@ def _work(unit: Unit, threads: int, reports: Connection) -> None:
         pass  # the parent says it once for all
     except Exception as error:
         reports.send(f"{type(error).__name__}: {error}")
+
+
+def _end_with_parent() -> None:
+    """When the command itself is killed, nobody else would end its processes, and the next command trains the same."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _context() -> multiprocessing.context.BaseContext:

@@ -3,6 +3,9 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -113,6 +116,36 @@ def test_an_interruption_leaves_no_process_and_everything_to_go_on_with(tiny: Ma
     run_local(again, 1, quietly)
     work.do(calm)
     assert lasting(unit) == lasting(calm)
+
+
+KILLED = """
+import multiprocessing, os, sys
+from pathlib import Path
+from hitnet.experiments.protocol import Unit
+from hitnet.experiments.runner import run_local, survey
+from hitnet.training.config import TrainConfig
+
+def kill(found):
+    if found[0].epochs:
+        print(multiprocessing.active_children()[0].pid, flush=True)
+        os.kill(os.getpid(), 9)
+
+if __name__ == "__main__":
+    config = TrainConfig(model="lenet5", width=3, train_images=200, epochs=2_000, out=Path(sys.argv[1]))
+    run_local(survey([Unit("tiny", config)]), 1, kill, pause=0.01)
+"""
+
+
+def test_when_the_command_is_killed_its_processes_end_too(tmp_path: Path):
+    (tmp_path / "killed.py").write_text(KILLED)
+    command = [sys.executable, str(tmp_path / "killed.py"), str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    child = Path("/proc") / done.stdout.strip()
+    deadline = time.monotonic() + 60
+    while child.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not child.exists()
 
 
 def test_a_run_of_other_settings_in_the_same_place_is_an_error(tiny: Make):
