@@ -49,7 +49,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     groups: dict[str, list[Run]] = {}
-    for run in sorted(map(Run.open, args.runs), key=lambda run: run.config.seed):
+    finished = [run for run in map(Run.open, args.runs) if run.is_finished]
+    for run in sorted(finished, key=lambda run: run.config.seed):
         settings = {name: value for name, value in run.config.to_json().items() if name not in ASIDE}
         groups.setdefault(json.dumps(settings), []).append(run)
         keep(run, args.out / f"{run.config.data}-{run.path.name}")
@@ -58,7 +59,7 @@ def main() -> None:
     lines = [titles, ["---"] * len(titles), *(row(runs) for runs in groups.values())]
     text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
     write_text(args.out / "README.md", text)
-    print(text)
+    print(f"{text}\n{len(args.runs) - len(finished)} of {len(args.runs)} runs are not finished and were left out")
 
 
 if __name__ == "__main__":
