@@ -1,7 +1,10 @@
 """What the runs of an experiment came to, read from their folders."""
 
-from hitnet.experiments.protocol import Cell, Grid, Protocol
+from dataclasses import replace
+
+from hitnet.experiments.protocol import EXPERIMENTS, Cell, Grid, Protocol
 from hitnet.experiments.statistics import Sample
+from hitnet.experiments.work import check_settings
 from hitnet.training.run import Run
 
 Samples = dict[tuple[str, str], Sample]
@@ -9,10 +12,19 @@ Samples = dict[tuple[str, str], Sample]
 
 
 def finished_runs(cell: Cell) -> list[Run]:
-    """All that are finished, in the order of their seeds: also those that an earlier command added."""
-    first = cell.units[0]
-    found = [Run(path) for path in first.path.parent.glob(f"{first.path.name.removesuffix('0')}*")]
-    return sorted((run for run in found if run.is_finished), key=lambda run: run.config.seed)
+    """All that are finished, in the order of their seeds: also those that an earlier command added.
+
+    What lies among them and has other settings is an error.
+    """
+    config, folder = cell.units[0].config, cell.units[0].path.parent
+    prefix = cell.units[0].path.name.removesuffix("0")
+    found = {}
+    for path in folder.glob(f"{prefix}*"):
+        seed, run = path.name.removeprefix(prefix), Run(path)
+        if seed.isdecimal() and run.is_finished:
+            check_settings(run, replace(config, seed=int(seed)))
+            found[int(seed)] = run
+    return [found[seed] for seed in sorted(found)]
 
 
 def sample(cell: Cell) -> Sample | None:
@@ -26,10 +38,10 @@ def samples(grid: Grid) -> Samples:
     return {place: errors for place, errors in found.items() if errors is not None}
 
 
-def single_results(protocol: Protocol, experiments: tuple[str, ...]) -> list[dict[str, object]]:
-    """One record for each finished run of the experiments."""
+def single_results(protocol: Protocol) -> list[dict[str, object]]:
+    """One record for each finished run."""
     records: dict[str, dict[str, object]] = {}
-    for experiment in experiments:
+    for experiment in EXPERIMENTS:
         for cell in protocol.grid(experiment).values():
             for run in finished_runs(cell):
                 key = run.path.relative_to(protocol.out).as_posix()

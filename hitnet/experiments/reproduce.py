@@ -7,6 +7,7 @@ from hitnet.experiments.claims import all_claims, claims_table
 from hitnet.experiments.cluster import run_on_ray
 from hitnet.experiments.cost import seconds_left
 from hitnet.experiments.figures import write_figures
+from hitnet.experiments.outcome import single_results
 from hitnet.experiments.protocol import SCALES, Protocol, ScaleName, Target
 from hitnet.experiments.report import report
 from hitnet.experiments.runner import Progress, run_local, survey
@@ -47,6 +48,8 @@ def reproduce(
     # In full: a task on another node starts in another folder.
     protocol = Protocol(SCALES[scale], out.resolve() if ray else out, runs)
     all_progress = survey(protocol.units(target))
+    # What cannot enter the tables is refused now, not after hours of training.
+    single_results(protocol)
     listener.planned(all_progress, seconds_left(all_progress, 0))
     began = time.monotonic()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hitnet.experiments import paper
 from hitnet.experiments.outcome import Samples, samples, single_results
-from hitnet.experiments.protocol import ABLATIONS, EXPERIMENTS, FOUR, PAIRS, Protocol
+from hitnet.experiments.protocol import ABLATIONS, FOUR, PAIRS, Protocol
 from hitnet.experiments.statistics import LEVEL, Sample, welch
 from hitnet.files import write_text
 
@@ -189,7 +189,7 @@ def write_tables(tables: Iterable[Table], folder: Path) -> None:
 def write_results(protocol: Protocol) -> Path:
     """OUT/results.csv: every finished run on a line."""
     path = protocol.out / "results.csv"
-    write_text(path, to_csv(single_results(protocol, tuple(EXPERIMENTS))))
+    write_text(path, to_csv(single_results(protocol)))
     return path
 
 

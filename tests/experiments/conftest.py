@@ -22,7 +22,7 @@ def pretend() -> Callable[..., Run]:
 
     def write(unit: Unit, error: float, epochs: int = 2) -> Run:
         run = Run(unit.path)
-        run.create(unit.config, {"processor": "abacus", "cores": 2, "device": "cpu", "torch": "2"})
+        run.create(unit.config, {"processor": "abacus", "cores": 2, "device": "cpu", "torch": "2", "processes": 1})
         run.write_metrics([{"epoch": epoch + 1, "test_error": error + epochs - epoch - 1} for epoch in range(epochs)])
         test = {"error": error, "mistakes": round(100 * error), "images": 10_000}
         write_json(run.path / "result.json", {"test": test, "epochs": epochs, "seconds": 1.5, "parameters": 7})

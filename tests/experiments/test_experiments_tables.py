@@ -3,7 +3,9 @@
 import csv
 import io
 import re
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -12,9 +14,10 @@ from hitnet.experiments.claims import all_claims
 from hitnet.experiments.outcome import samples
 from hitnet.experiments.protocol import CONSTANT, FALLING, SCALES, Protocol
 from hitnet.experiments.report import report
+from hitnet.experiments.reproduce import reproduce
 from hitnet.experiments.speed import Speed, measure_speed, speed_table
 from hitnet.experiments.tables import Table, all_tables, decrease_table, to_latex, to_markdown, write_results
-from hitnet.files import write_bytes
+from hitnet.files import read_json, write_bytes, write_json
 
 ERRORS = {"N1": (0.50, 0.54), "N2": (0.80, 0.78), "N2b": (0.75, 0.77), "HitNet": (0.38, 0.40)}
 
@@ -62,6 +65,31 @@ def test_seeds_that_an_earlier_command_added_count(laptop: Protocol, pretend: Ca
     many = Protocol(laptop.scale, laptop.out, runs=11)
     pretend(many.grid("table1")["HitNet", CONSTANT].units[10], 0.42)
     assert samples(laptop.grid("table1"))["HitNet", CONSTANT].values == (0.38, 0.40, 0.42)
+
+
+def test_a_run_of_other_settings_enters_no_table(laptop: Protocol, pretend: Callable):
+    added = Protocol(laptop.scale, laptop.out, runs=11).grid("table1")["HitNet", CONSTANT].units[10]
+    pretend(replace(added, config=replace(added.config, epochs=60)), 0.1)
+    with pytest.raises(ValueError, match=r"hitnet-s10 was made with epochs 60, expected 6; choose another --out"):
+        samples(laptop.grid("table1"))
+    with pytest.raises(ValueError, match=r"hitnet-s10 was made with epochs 60"):
+        reproduce("ablations", "laptop", laptop.out)
+
+
+def test_a_copy_of_a_run_does_not_count_as_another_seed(laptop: Protocol):
+    first = laptop.grid("table1")["HitNet", CONSTANT].units[0].path
+    shutil.copytree(first, first.with_name("hitnet-s0-copy"))
+    assert samples(laptop.grid("table1"))["HitNet", CONSTANT].count == 2
+    shutil.copytree(first, first.with_name("hitnet-s7"))
+    with pytest.raises(ValueError, match=r"hitnet-s7 was made with seed 0, expected 7"):
+        samples(laptop.grid("table1"))
+
+
+def test_a_run_of_several_processes_is_none_of_the_protocols(laptop: Protocol):
+    path = laptop.grid("table1")["HitNet", CONSTANT].units[0].path
+    write_json(path / "env.json", {**read_json(path / "env.json"), "processes": 4})
+    with pytest.raises(ValueError, match=r"hitnet-s0 was made with processes 4, expected 1"):
+        samples(laptop.grid("table1"))
 
 
 def test_only_experiments_with_finished_runs_have_a_table(laptop: Protocol, tmp_path):
