@@ -45,8 +45,8 @@ def reproduce(
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
     listener = listener or Listener()
-    # In full: a task on another node starts in another folder.
-    protocol = Protocol(SCALES[scale], out.resolve() if ray else out, runs)
+    # In full: a run names its teacher, and whoever resumes it may start in another folder.
+    protocol = Protocol(SCALES[scale], out.resolve(), runs)
     all_progress = survey(protocol.units(target))
     # What cannot enter the tables is refused now, not after hours of training.
     single_results(protocol)

@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from hitnet.experiments.protocol import Unit
-from hitnet.files import read_json
+from hitnet.files import read_json, write_json
 from hitnet.training import loop
 from hitnet.training.config import TrainConfig
 from hitnet.training.run import Run
@@ -25,7 +25,10 @@ def do(unit: Unit) -> None:
     """Train the unit's run to its end, from its last whole epoch if it has any."""
     if is_done(unit):
         return
-    if (unit.path / "args.json").is_file():
+    args = unit.path / "args.json"
+    if args.is_file():
+        # Resuming goes by what is written there, and since then OUT may have moved with the teacher in it.
+        write_json(args, unit.config.to_json())
         loop.resume(unit.path)
     else:
         loop.train(unit.config)

@@ -25,6 +25,9 @@ from hitnet.experiments.cost import (
 )
 from hitnet.experiments.protocol import SCALES, Protocol, Unit
 from hitnet.experiments.runner import ATTEMPTS, Progress, run_local, survey
+from hitnet.training import loop
+from hitnet.training.run import Row, Run
+from hitnet.training.watcher import Watcher
 
 Make = Callable[..., Unit]
 
@@ -153,6 +156,30 @@ def test_a_run_of_other_settings_in_the_same_place_is_an_error(tiny: Make):
     with pytest.raises(ValueError, match=r"was made with epochs 1, expected 2; choose another --out"):
         survey([tiny(epochs=2)])
     assert work.is_done(tiny(epochs=1, threads=2, device="cpu")), "where it is computed does not matter"
+
+
+class Stops(Watcher):
+    """Interrupts a run after its first epoch."""
+
+    def epoch_ended(self, row: Row) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_pupil_goes_on_where_it_was_moved_to_with_its_teacher(tiny: Make, tmp_path: Path):
+    def pupil_in(out: Path) -> Unit:
+        teacher = tiny(out=out, model="lenet5-hom", epochs=1)
+        return replace(tiny(out=out / "hybrid", epochs=2, augment="hybrid", teacher=teacher.path), teacher=teacher)
+
+    here, there = pupil_in(tmp_path / "here"), pupil_in(tmp_path / "there")
+    work.do(here.teacher)
+    with pytest.raises(KeyboardInterrupt):
+        loop.train(here.config, watcher=Stops())
+    (tmp_path / "here").rename(tmp_path / "there")
+    work.do(there)
+    assert work.is_done(there)
+    assert Run(there.path).config.teacher == there.teacher.path
+    with pytest.raises(ValueError, match=r"was made with teacher ../mnist-mini/lenet5-hom-s0, expected ../other"):
+        work.is_done(replace(there, config=replace(there.config, teacher=tmp_path / "there" / "other")))
 
 
 # ---- what it costs
