@@ -7,6 +7,7 @@ from hitnet.experiments.claims import all_claims, claims_table
 from hitnet.experiments.cluster import run_on_ray
 from hitnet.experiments.cost import seconds_left
 from hitnet.experiments.figures import write_figures
+from hitnet.experiments.lock import only_command
 from hitnet.experiments.outcome import single_results
 from hitnet.experiments.protocol import SCALES, Protocol, ScaleName, Target
 from hitnet.experiments.report import report
@@ -44,9 +45,14 @@ def reproduce(
     for name, value in (("runs", runs), ("workers", workers)):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    listener = listener or Listener()
     # In full: a run names its teacher, and whoever resumes it may start in another folder.
     protocol = Protocol(SCALES[scale], out.resolve(), runs)
+    with only_command(protocol.out):
+        return _reproduce(target, protocol, workers, ray, listener or Listener())
+
+
+def _reproduce(target: Target, protocol: Protocol, workers: int, ray: str | None, listener: Listener) -> bool:
+    out = protocol.out
     all_progress = survey(protocol.units(target))
     # What cannot enter the tables is refused now, not after hours of training.
     single_results(protocol)

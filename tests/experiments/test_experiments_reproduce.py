@@ -65,6 +65,22 @@ def test_a_mistake_is_answered_before_anything_is_written(tmp_path: Path, option
     assert not (tmp_path / "out").exists()
 
 
+def test_a_second_command_in_the_same_folder_is_refused(tmp_path: Path, monkeypatch):
+    refused = []
+
+    def start_another(*_: object) -> None:
+        with pytest.raises(
+            RuntimeError, match="another command is at work in .*; wait for it, or choose another --out"
+        ):
+            reproduce("table2", "smoke", tmp_path)
+        refused.append(True)
+
+    monkeypatch.setattr("hitnet.experiments.reproduce.run_local", start_another)
+    for _ in range(2):  # after the first has ended there is room again
+        reproduce("table1", "smoke", tmp_path)
+    assert len(refused) == 2
+
+
 def test_a_failed_run_is_told_and_the_tables_hold_the_others(tmp_path: Path, monkeypatch):
     def fail(found: list[Progress], workers: int, watch: Callable) -> None:
         for progress in found:
