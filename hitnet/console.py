@@ -228,7 +228,8 @@ class ExperimentsView(Listener):
         if all_progress:
             rest = f"the others take about {_duration(seconds)} on two cores of a server"
             if seconds > DAY:
-                rest += f", {gpu_hours([unit.unit for unit in all_progress]):,.0f} hours of a GPU (docs/reproduce.md)"
+                hours = gpu_hours([unit.unit for unit in all_progress if unit.state != "done"])
+                rest += f", {hours:,.0f} hours of a GPU (docs/reproduce.md)"
             say(f"{len(all_progress)} runs, {done} of them finished already; {rest}")
 
     def timing(self) -> None:

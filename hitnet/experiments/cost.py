@@ -16,13 +16,14 @@ from hitnet.experiments.protocol import Unit
 from hitnet.experiments.runner import Progress
 from hitnet.model import build
 from hitnet.training.config import TrainConfig
+from hitnet.training.evaluation import TEST_BATCH
 
 # Two cores of a 2023 server (see results/README.md): operations a second of the paper's encoder, whose large
 # convolution takes few of the multiplications counted; of other networks; and seconds that every step takes at least.
 ENCODER_RATE, OTHER_RATE, OVERHEAD = 4e11, 8e10, 0.02
-# What a GPU is taken to sustain on such small networks: a tenth of the 312 TFLOP/s that an A100 has in bfloat16; and
-# the time that it takes to start the kernels of a step.
-GPU_RATE, GPU_OVERHEAD = 3e13, 0.002
+# What a GPU is taken to sustain on such small networks: a tenth of the 156 TFLOP/s that an A100 has for convolutions of
+# float32 numbers; and the time that it takes to start the kernels of a step.
+GPU_RATE, GPU_OVERHEAD = 1.5e13, 0.002
 
 SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32), "svhn": (3, 32, 32), "affnist": (1, 40, 40)}
 SHAPES |= {"fashion-mnist": SHAPES["mnist"], "mnist-mini": SHAPES["mnist"], "affnist-like": SHAPES["affnist"]}
@@ -70,7 +71,7 @@ def epoch_work(config: TrainConfig) -> Work:
     each = operations(config.model_config(SHAPES[config.data], tuple("0123456789")))
     # Hybrid augmentation: another network looks at every image and draws it twice.
     training = each.training + (each.testing if config.augment == "hybrid" else 0)
-    return Work(train * training + test * each.testing, -(-train // config.batch_size) + -(-test // 512))
+    return Work(train * training + test * each.testing, -(-train // config.batch_size) + -(-test // TEST_BATCH))
 
 
 def expected_seconds(config: TrainConfig) -> float:

@@ -57,16 +57,16 @@ def _reproduce(target: Target, protocol: Protocol, workers: int, ray: str | None
     # What cannot enter the tables is refused now, not after hours of training.
     single_results(protocol)
     listener.planned(all_progress, seconds_left(all_progress, 0))
-    began = time.monotonic()
-
-    def watch(found: list[Progress]) -> None:
-        listener.changed(found, seconds_left(found, time.monotonic() - began))
-
     try:
         if target in ("speed", "all") and not (out / SPEED_FILE).is_file():
             # Before the runs: it is to be alone on the machine.
             listener.timing()
             write_json(out / SPEED_FILE, measure_speed(**protocol.scale.speed).to_json())
+        began = time.monotonic()
+
+        def watch(found: list[Progress]) -> None:
+            listener.changed(found, seconds_left(found, time.monotonic() - began))
+
         if ray is None:
             run_local(all_progress, workers, watch)
         else:

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from hitnet import console
+from hitnet.experiments.cost import gpu_hours
 from hitnet.experiments.protocol import SCALES, Protocol, Unit
 from hitnet.experiments.reproduce import Listener, reproduce
 from hitnet.experiments.runner import Progress
@@ -145,3 +146,10 @@ def test_without_a_terminal_a_line_tells_what_began_and_what_ended(tiny: Callabl
         f"lenet5 on mnist-mini, tiny, seed 2: going on after epoch 1{tail}",
         f"lenet5 on mnist-mini, tiny, seed 3: failed, no luck{tail}",
     ]
+
+
+def test_the_plan_tells_the_hours_of_what_is_not_finished_yet(capsys):
+    units = Protocol(SCALES["paper"], Path("out")).units("table1")
+    finished, others = units[:100], units[100:]
+    console.ExperimentsView().planned([*(Progress(unit, "done") for unit in finished), *map(Progress, others)], 1e6)
+    assert f", {gpu_hours(others):.0f} hours of a GPU" in capsys.readouterr().out
