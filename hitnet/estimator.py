@@ -254,7 +254,8 @@ def make_net(settings: TrainConfig, image_shape: ImageShape | None, features: in
         return build(settings.model_config(image_shape, names))
     width = settings.width or 64
     layers = nn.Sequential(
-        nn.BatchNorm1d(features),  # features come in all units
+        # Features come in all units: their own mean and variance, of all batches, and no constant to speak of.
+        nn.BatchNorm1d(features, eps=1e-12, momentum=None),
         *(nn.Linear(features, width), nn.ReLU()),
         *(nn.Linear(width, width), nn.ReLU()),
         nn.Linear(width, len(names)),

@@ -131,6 +131,14 @@ class TestAnswers:
         assert HitNetClassifier(epochs=1).fit(X, y).temperature_ == 0.1
 
 
+class TestFeatures:
+    def test_other_units_give_the_same_answers(self, iris):
+        X, y = iris
+        others = X * [1e-4, 1e5, 2, 1e-3] + [0.1, -1e6, 50, 0]
+        expected, found = (small(epochs=4).fit(data, y).decision_function(data) for data in (X, others))
+        np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
 class TestTools:
     def test_pandas_comes_in_and_goes_out(self):
         X, y = load_iris(return_X_y=True, as_frame=True)
