@@ -180,6 +180,8 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"a classifier needs at least 2 classes, got {len(classes)} class; check y")
         self._random = check_random_state(self.random_state)
         settings, device = self._settings(), choose_device(self.device)
+        if self.image_shape_ is None and device.type == "mps":
+            device = torch.device("cpu")  # plain features are in double precision, which mps does not have
         with memory.seeded(settings.seed, device):
             net = make_net(settings, self.image_shape_, self.n_features_in_, tuple(map(str, classes))).to(device)
         if not isinstance(net.head, HitOrMissHead):

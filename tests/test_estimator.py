@@ -138,6 +138,10 @@ class TestFeatures:
         expected, found = (small(epochs=4).fit(data, y).decision_function(data) for data in (X, others))
         np.testing.assert_allclose(found, expected, atol=1e-3)
 
+    def test_a_device_without_double_precision_is_not_used(self, iris, monkeypatch):
+        monkeypatch.setattr("hitnet.estimator.choose_device", lambda wish: torch.device("mps"))
+        assert next(small(epochs=1).fit(*iris).net_.parameters()).device.type == "cpu"
+
 
 class TestTools:
     def test_pandas_comes_in_and_goes_out(self):
