@@ -1,5 +1,8 @@
 """HitNet as a scikit-learn classifier: for images in any layout, and for plain features through a small network."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from math import prod
 from typing import Any
 
@@ -89,14 +92,15 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> "HitNetClassifier":
         """Train on all but the validation share, then fit the temperature on that."""
         fresh = not (self.warm_start and hasattr(self, "net_"))
-        inputs, y = self._checked(X, y, fresh=fresh)
-        if fresh:
-            self._start(np.unique(y))
-        labels, settings = self._indices(y), self._settings(epochs=self.epochs, schedule="one-cycle")
-        kept, held_out = split(labels, settings)
-        memory.fit(self.net_, self.optimizer_, inputs[kept], labels[kept], settings)
-        if len(held_out):
-            self.temperature_ = best_temperature(self._distances(inputs[held_out]), labels[held_out])
+        with self._wholly_or_not_at_all(fresh):
+            inputs, y = self._checked(X, y, fresh=fresh)
+            if fresh:
+                self._start(np.unique(y))
+            labels, settings = self._indices(y), self._settings(epochs=self.epochs, schedule="one-cycle")
+            kept, held_out = split(labels, settings)
+            memory.fit(self.net_, self.optimizer_, inputs[kept], labels[kept], settings)
+            if len(held_out):
+                self.temperature_ = best_temperature(self._distances(inputs[held_out]), labels[held_out])
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "HitNetClassifier":
@@ -104,11 +108,12 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         fresh = not hasattr(self, "net_")
         if fresh and classes is None:
             raise ValueError("the first call of partial_fit must name all classes; give classes=[...]")
-        inputs, y = self._checked(X, y, fresh=fresh)
-        if fresh:
-            self._start(np.unique(classes))
-        settings = self._settings(epochs=1, schedule="constant")
-        memory.fit(self.net_, self.optimizer_, inputs, self._indices(y), settings)
+        with self._wholly_or_not_at_all(fresh):
+            inputs, y = self._checked(X, y, fresh=fresh)
+            if fresh:
+                self._start(np.unique(classes))
+            settings = self._settings(epochs=1, schedule="constant")
+            memory.fit(self.net_, self.optimizer_, inputs, self._indices(y), settings)
         return self
 
     def fit_temperature(self, X: Any, y: Any) -> "HitNetClassifier":
@@ -157,6 +162,17 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
+
+    @contextmanager
+    def _wholly_or_not_at_all(self, fresh: bool) -> Iterator[None]:
+        """Where learning fails or is stopped, the classifier is as it was before, fitted or not."""
+        # What is learned further changes in place.
+        before = self.__dict__.copy() if fresh else deepcopy(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
 
     def _checked(self, X: Any, y: Any = "no_validation", *, fresh: bool = False) -> Any:
         """X as the network takes it, and y, if given, as scikit-learn does; what is wrong with them is said here."""
@@ -240,11 +256,16 @@ def to_features(flat: Array) -> Tensor:
 
 
 def to_images(flat: Array, shape: ImageShape) -> Tensor:
-    """(N, channels · height · width) -> (N, channels, height, width); whole numbers become x/255."""
+    """(N, channels · height · width) -> (N, channels, height, width) in [0, 1]; whole numbers become x/255."""
     if flat.shape[1] != prod(shape):
         raise ValueError(f"images of shape {shape} have {prod(shape)} values, got {flat.shape[1]}; check image_shape")
-    pixels = np.array(flat, dtype=np.float32)
-    return torch.from_numpy(pixels / 255 if flat.dtype.kind in "iu" else pixels).unflatten(1, shape)
+    limit, kind = (255, "whole numbers in 0..255") if flat.dtype.kind in "iu" else (1, "floats in [0, 1]")
+    if flat.min() < 0 or flat.max() > limit:
+        raise ValueError(
+            f"images must be {kind}, got values from {flat.min():g} to {flat.max():g}; divide by the largest value "
+            "that a pixel can have (255 for bytes), or scale with MinMaxScaler(clip=True)"
+        )
+    return torch.from_numpy(np.array(flat, dtype=np.float32) / limit).unflatten(1, shape)
 
 
 def in_words(image_shape: ImageShape | None) -> str:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
@@ -208,6 +209,27 @@ class TestGoingOn:
         assert classifier.temperature_ == 0.1
 
 
+class TestFailures:
+    def test_a_failed_fit_leaves_nothing_that_answers(self, squares):
+        classifier = small(learning_rate=1e30)
+        with pytest.raises(ValueError, match="try a tenth of it"):
+            classifier.fit(*squares)
+        with pytest.raises(NotFittedError):
+            classifier.predict(squares[0])
+        assert vars(classifier) == classifier.get_params()
+
+    @pytest.mark.parametrize(
+        ("way", "rows", "warm"), [("fit", 8, False), ("fit", 12, True), ("partial_fit", 12, False)]
+    )
+    def test_a_failed_refit_keeps_what_was_learned(self, squares, way, rows, warm):
+        classifier = small(epochs=1, warm_start=warm).fit(*squares)
+        expected = classifier.predict_proba(squares[0])
+        classifier.set_params(learning_rate=1e30)
+        with pytest.raises(ValueError, match="try a tenth of it"):
+            getattr(classifier, way)(squares[0][:, :, :rows], squares[1])
+        np.testing.assert_array_equal(classifier.predict_proba(squares[0]), expected)
+
+
 @pytest.mark.parametrize(
     ("options", "shape", "message"),
     [
@@ -229,8 +251,10 @@ def test_a_mistake_is_answered_with_the_remedy(options, shape, message):
 
 
 def test_other_data_than_it_was_fitted_on_is_refused(fitted, squares, iris):
-    with pytest.raises(ValueError, match=r"got values from 0 to 2.*divide by 255"):
+    with pytest.raises(ValueError, match=r"floats in \[0, 1\], got values from 0 to 2.*\(255 for bytes\)"):
         fitted.predict(squares[0].astype(float))
+    with pytest.raises(ValueError, match=r"whole numbers in 0..255, got values from -128 to 1.*MinMaxScaler"):
+        fitted.predict(squares[0].astype(int) - 128)
     with pytest.raises(ValueError, match=r"fit saw images of shape \(1, 12, 12\), got images of shape \(1, 6, 24\)"):
         fitted.predict(squares[0].reshape(60, 1, 6, 24))
     with pytest.raises(ValueError, match="got also \\['top'\\]"):
