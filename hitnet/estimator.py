@@ -15,7 +15,7 @@ from hitnet.config import checked_shape
 from hitnet.data import channels_first, stratified_split
 from hitnet.heads import HitOrMissHead
 from hitnet.interpret.prototypes import prototypes
-from hitnet.model import Model, build, evaluating
+from hitnet.model import Model, build, evaluating, find_recipe
 from hitnet.training import memory
 from hitnet.training.config import TrainConfig
 from hitnet.training.devices import choose_device
@@ -108,6 +108,11 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         fresh = not hasattr(self, "net_")
         if fresh and classes is None:
             raise ValueError("the first call of partial_fit must name all classes; give classes=[...]")
+        if not fresh and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(
+                f"the classes are {self.classes_.tolist()}, got classes={np.unique(classes).tolist()}; "
+                "leave them out, or begin anew with a clone"
+            )
         with self._wholly_or_not_at_all(fresh):
             inputs, y = self._checked(X, y, fresh=fresh)
             if fresh:
@@ -200,17 +205,20 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             device = torch.device("cpu")  # plain features are in double precision, which mps does not have
         with memory.seeded(settings.seed, device):
             net = make_net(settings, self.image_shape_, self.n_features_in_, tuple(map(str, classes))).to(device)
-        if not isinstance(net.head, HitOrMissHead):
-            raise ValueError(f"model must be a network with Hit-or-Miss, got {self.model!r}; try 'hitnet-fast'")
         self.classes_, self.net_, self.temperature_ = classes, net, net.config.hit_radius
         self.optimizer_ = make_optimizer(net, settings.learning_rate)
 
     def _settings(self, **others: Any) -> TrainConfig:
         """This classifier's parameters as those of a run, which checks them; every time with a new seed."""
-        images = self.image_shape_ is not None
+        if find_recipe(self.model).head is not HitOrMissHead:
+            raise ValueError(f"model must be a network with Hit-or-Miss, got {self.model!r}; try 'hitnet-fast'")
+        if self.image_shape_ is None and (self.shift or self.model != "hitnet-fast"):
+            raise ValueError(
+                f"model and shift are for images, got model={self.model!r}, shift={self.shift} and plain features; "
+                "give image_shape, or leave them out"
+            )
         return TrainConfig(
-            model=self.model if images else "hitnet-fast",
-            augment="shift" if images else "none",
+            model=self.model,
             shift=self.shift,
             capsule_dim=self.capsule_dim,
             width=self.width,

@@ -235,6 +235,9 @@ class TestFailures:
     [
         ({"model": "n1"}, (1, 28, 28), "must be a network with Hit-or-Miss, got 'n1'"),
         ({"model": "hitnet-fats"}, (1, 12, 12), "did you mean 'hitnet-fast'"),
+        ({"model": "hitnet-fats"}, (4,), "did you mean 'hitnet-fast'"),
+        ({"model": "lenet5-hom"}, (4,), "model and shift are for images, got model='lenet5-hom'.*give image_shape"),
+        ({"shift": 2}, (4,), "model and shift are for images.*shift=2"),
         ({"image_shape": (1, 5, 5)}, (24,), r"images of shape \(1, 5, 5\) have 25 values, got 24"),
         ({"image_shape": (5, 5)}, (25,), r"image_shape must be \(channels, height, width\)"),
         ({}, (2, 12, 12), r"must be \(count, h, w\)"),
@@ -266,6 +269,8 @@ def test_other_data_than_it_was_fitted_on_is_refused(fitted, squares, iris):
         features.prototypes_  # noqa: B018
     with pytest.raises(ValueError, match="must name all classes"):
         HitNetClassifier().partial_fit(*iris)
+    with pytest.raises(ValueError, match=r"the classes are \[0, 1, 2\], got classes=\[0, 1, 2, 3\]"):
+        features.partial_fit(*iris, classes=range(4))
 
 
 def test_scikit_learn_is_loaded_only_when_asked_for_and_missed_in_plain_words():
