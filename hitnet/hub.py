@@ -20,12 +20,14 @@ from hitnet.model import Model, load
 from hitnet.training.run import Run
 
 CARD, PICTURE = "README.md", "prototypes.png"
+GENERATED = "<!-- Written by HitNet, and again whenever the model is saved here: delete this line to keep changes. -->"
 
 
 def save_pretrained(source: Model | str | Path, save_directory: str | Path) -> Path:
-    """Write a model, or the one of a run folder, as a folder to share. A README.md that is there already stays.
+    """Write a model, or the one of a run folder, as a folder to share. A README.md of your own in there stays.
 
-    The metrics of the card come from the run's result.json, so a bare model has none.
+    The metrics of the card come from the run's result.json, so a bare model has none. A folder that was shared before
+    passes its card on.
     """
     model, result = _opened(source)
     folder = Path(save_directory)
@@ -33,8 +35,9 @@ def save_pretrained(source: Model | str | Path, save_directory: str | Path) -> P
     pictured = model.decoder is not None and isinstance(model.head, HitOrMissHead)
     if pictured:
         _draw_prototypes(model, folder / PICTURE)
-    if not (folder / CARD).exists():
-        write_text(folder / CARD, model_card(model, result, pictured))
+    card = folder / CARD
+    if not card.exists() or _is_generated(card):
+        write_text(card, _former_card(source) or model_card(model, result, pictured))
     return folder
 
 
@@ -99,6 +102,7 @@ def push_to_hub(
         # First here: what cannot be saved makes no empty repository.
         folder = save_pretrained(source, temporary)
         repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        _name_repository(folder / CARD, repo_id)
         commit = api.upload_folder(
             repo_id=repo_id,
             folder_path=folder,
@@ -117,6 +121,8 @@ def model_card(model: Model, result: dict[str, Any] | None, pictured: bool) -> s
     picture = f"![The prototype of each class]({PICTURE})\n\n" if pictured else ""
     return f"""---
 {_metadata(title, result)}---
+
+{GENERATED}
 
 # {title}
 
@@ -139,6 +145,24 @@ net.predict(torch.rand(2, {", ".join(str(size) for size in model.config.image_sh
 
 {", ".join(_plain(word) for word in model.config.class_names)}
 """
+
+
+def _is_generated(card: Path) -> bool:
+    return GENERATED in card.read_text("utf-8")
+
+
+def _former_card(source: Model | str | Path) -> str | None:
+    """The card of a folder to share, which may know more than its model does: metrics, or somebody's own words."""
+    if isinstance(source, Model) or not (Path(source) / CONFIG).is_file() or not (Path(source) / CARD).is_file():
+        return None
+    return (Path(source) / CARD).read_text("utf-8")
+
+
+def _name_repository(card: Path, repo_id: str) -> None:
+    """A generated card tells people to load the model from where it now is."""
+    if _is_generated(card):
+        example = re.compile(r'from_pretrained\(".*?"\)')
+        write_text(card, example.sub(f'from_pretrained("{repo_id}")', card.read_text("utf-8")))
 
 
 def _facts(model: Model, result: dict[str, Any] | None) -> list[tuple[str, str]]:

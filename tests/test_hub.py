@@ -123,6 +123,27 @@ def test_a_card_of_ones_own_stays(tmp_path: Path):
     assert (tmp_path / "README.md").read_text() == "mine"
 
 
+def test_a_generated_card_tells_of_the_model_that_is_there(run: Path, tmp_path: Path):
+    hitnet.save_pretrained(run, tmp_path)
+    hitnet.save_pretrained(hitnet.create_model("lenet5-hom"), tmp_path)
+    card = ModelCard.load(tmp_path / "README.md")
+    assert "# lenet5-hom" in card.text
+    assert card.data.eval_results is None
+    assert "0, 1, 2" in card.text
+
+
+def test_a_shared_folder_goes_to_the_hub_with_its_card(run: Path, tmp_path: Path, fake_hub: FakeHub):
+    folder = hitnet.save_pretrained(run, tmp_path / "digits")
+    generated = (folder / "README.md").read_text()
+    hitnet.push_to_hub(folder, "me/digits")
+    assert (fake_hub.root / "me/digits/README.md").read_text() == generated.replace("owner/name", "me/digits")
+    assert "| test error |" in generated
+    assert (folder / "README.md").read_text() == generated
+    (folder / "README.md").write_text('mine, as from_pretrained("owner/name")')
+    hitnet.push_to_hub(folder, "me/digits")
+    assert (fake_hub.root / "me/digits/README.md").read_text() == 'mine, as from_pretrained("owner/name")'
+
+
 def test_a_model_goes_to_the_hub_and_comes_back(run: Path, fake_hub: FakeHub):
     address = hitnet.push_to_hub(run, "me/digits", private=True, commit_message="first", branch="dev", create_pr=True)
     assert address == "https://huggingface.co/me/digits/commit/1"
