@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hitnet.experiments.claims import counted, lower, table3_claims
+from hitnet.experiments.claims import counted, lower, table2_claims, table3_claims
+from hitnet.experiments.protocol import DATA
 from hitnet.experiments.speed import Ratio
 from hitnet.experiments.statistics import Sample, judge, sign_test, student_tail, welch
 
@@ -75,7 +76,14 @@ def test_a_claim_about_cells_that_were_not_run_is_not_made():
     ("successes", "verdict"), [(13, "holds"), (3, "does not hold"), (10, "not decided at this scale")]
 )
 def test_counts_of_experiments_are_judged_by_tosses_of_a_coin(successes, verdict):
-    assert counted("", [True] * successes + [False] * (16 - successes)).verdict == verdict
+    assert counted("", [0.1] * successes + [-0.1] * (16 - successes)).verdict == verdict
+
+
+def test_ties_are_no_tosses():
+    claim = counted("", [0.1] * 5 + [0.0, 0.1 + 0.2 - 0.3])
+    assert (claim.found, claim.verdict) == ("in 5 of 5, without 2 ties", "holds")
+    assert claim.p == pytest.approx(1 / 32)
+    assert counted("", [0.0]).verdict == "not decided at this scale"
 
 
 def test_hit_or_miss_is_judged_by_network_and_in_all():
@@ -87,8 +95,15 @@ def test_hit_or_miss_is_judged_by_network_and_in_all():
         ("ResNet-18", "MNIST"): Sample((0.5,)),
     }
     claims = list(table3_claims(found))
-    assert [claim.verdict for claim in claims[:2]] == ["holds", "not decided at this scale"]
-    assert [claim.found for claim in claims[2:]] == ["in 1 of 2", "in 2 of 2"]
+    assert [claim.words for claim in claims[:-2]] == ["Hit-or-Miss lowers the error: LeNet-5, SVHN"]
+    assert claims[0].verdict == "not decided at this scale"
+    assert [claim.found for claim in claims[-2:]] == ["in 1 of 2", "in 2 of 2"]
+
+
+def test_only_what_the_paper_says_of_capsnet_is_called_its_claim():
+    found = {(network, data): Sample((1.0, 2.0)) for network in ("HitNet", "CapsNet") for data in DATA}
+    claimed = [claim.words.split(" on ")[1] for claim in table2_claims(found) if not claim.words.startswith("our comp")]
+    assert claimed == ["CIFAR-10", "affNIST"]
 
 
 def test_the_interval_of_a_ratio_holds_its_median():

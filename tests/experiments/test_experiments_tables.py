@@ -123,6 +123,8 @@ def test_claims_are_judged_on_what_is_there(laptop: Protocol):
     assert claims[f"HitNet errs less than N1 on MNIST, {CONSTANT}"].found == "0.39 ± 0.014 (2) against 0.52 ± 0.028 (2)"
     assert claims["HitNet errs less at a falling rate than at a constant one"].verdict == "not decided at this scale"
     assert not any("N2b errs less at" in words for words in claims)
+    compared = [claim.found for claim in claims.values() if "against" in claim.found]
+    assert len(set(compared)) == len(compared), "no test is listed twice"
 
 
 def test_markdown_and_latex_have_a_row_for_each_row(laptop: Protocol):
