@@ -257,8 +257,8 @@ class ExperimentsView(Listener):
                 _add(table, *row)
             _show(table)
         for unit in all_progress:
-            if unit.state == "failed":
-                say(f"failed: {unit.unit.title}: {unit.problem}")
+            if unit.failure is not None:
+                say(unit.failure)
         say(f"written to {path}")
 
 

@@ -9,7 +9,7 @@ number of tests.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hitnet.experiments.outcome import Samples, samples
+from hitnet.experiments.outcome import Failures, Samples, samples
 from hitnet.experiments.paper import BEATEN, SPEED
 from hitnet.experiments.protocol import CONSTANT, DATA, FALLING, HYBRID, PLAIN, Protocol
 from hitnet.experiments.speed import Speed
@@ -108,8 +108,9 @@ def counted(words: str, decreases: list[float]) -> Claim:
     return Claim(words, f"in {count} of {trials}" + (f", without {ties} ties" if ties else ""), p, verdict)
 
 
-def claims_table(claims: list[Claim], protocol: Protocol) -> Table:
+def claims_table(claims: list[Claim], protocol: Protocol, failures: Failures) -> Table:
     rows = [[claim.words, claim.verdict, claim.found, "–" if claim.p is None else f"{claim.p:.3f}"] for claim in claims]
     records = [vars(claim) for claim in claims]
-    notes = [*NOTES, f"what holds or does not, does so at this scale ({protocol.scale.name})"]
+    scale = f"what holds or does not, does so at this scale ({protocol.scale.name})"
+    notes = [*NOTES, scale, *protocol.scale.notes, *failures.values()]
     return Table("claims", "The paper's claims", ["claim", "verdict", "found, %", "p"], rows, notes, records)

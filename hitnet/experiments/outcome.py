@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 
-from hitnet.experiments.protocol import EXPERIMENTS, Cell, Grid, Protocol
+from hitnet.experiments.protocol import EXPERIMENTS, Cell, Grid, Protocol, Unit
 from hitnet.experiments.statistics import Sample
 from hitnet.experiments.work import check_settings
 from hitnet.training.run import Run
 
 Samples = dict[tuple[str, str], Sample]
 """(row, column) -> the errors found"""
+Failures = dict[Unit, str]
+"""What could not be finished, and why, on one line"""
 
 
 def finished_runs(cell: Cell) -> list[Run]:
@@ -36,6 +38,18 @@ def sample(cell: Cell) -> Sample | None:
 def samples(grid: Grid) -> Samples:
     found = {place: sample(cell) for place, cell in grid.items()}
     return {place: errors for place, errors in found.items() if errors is not None}
+
+
+def unfinished(grid: Grid, failures: Failures) -> list[str]:
+    """Notes on the runs that an experiment should have and does not have."""
+    lacking = {place: [unit for unit in cell.units if not Run(unit.path).is_finished] for place, cell in grid.items()}
+    counts = [
+        f"{row}, {column} ({len(units)} of {len(grid[row, column].units)} runs)"
+        for (row, column), units in lacking.items()
+        if units
+    ]
+    failed = dict.fromkeys(unit for units in lacking.values() for unit in units if unit in failures)
+    return [*(["not finished: " + "; ".join(counts)] if counts else ()), *(failures[unit] for unit in failed)]
 
 
 def single_results(protocol: Protocol) -> list[dict[str, object]]:

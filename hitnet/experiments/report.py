@@ -1,10 +1,12 @@
 """Everything on one page: report.html holds its pictures itself and fetches nothing."""
 
 import base64
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from hitnet.experiments.outcome import Failures
 from hitnet.experiments.protocol import Protocol
 from hitnet.experiments.tables import Table
 from hitnet.files import read_json
@@ -34,9 +36,12 @@ figcaption { font-size: .9rem; margin-bottom: .3rem; }
 """
 
 
-def report(protocol: Protocol, tables: Sequence[Table], pictures: Sequence[tuple[str, Path]]) -> str:
-    """The page of a protocol: what was done and where, the claims, the tables, the pictures."""
-    body = [f"<h1>HitNet: the paper’s experiments, scale {escape(protocol.scale.name)}</h1>", _machine(protocol)]
+def report(
+    protocol: Protocol, tables: Sequence[Table], pictures: Sequence[tuple[str, Path]], failures: Failures
+) -> str:
+    """The page of a protocol: what was done and where, what failed, the claims, the tables, the pictures."""
+    body = [f"<h1>HitNet: the paper’s experiments, scale {escape(protocol.scale.name)}</h1>"]
+    body.append(_notes([*_machines(protocol), *protocol.scale.notes, *failures.values()]))
     body += [_table(table) for table in tables]
     if pictures:
         body.append("<h2>Figures</h2>")
@@ -51,26 +56,26 @@ def report(protocol: Protocol, tables: Sequence[Table], pictures: Sequence[tuple
     )
 
 
-def _machine(protocol: Protocol) -> str:
-    """Where the runs were made, as they wrote it down themselves."""
-    machines: dict[str, int] = {}
-    for file in sorted((protocol.out / "runs").rglob("env.json")):
-        found = read_json(file)
-        words = f"{found['processor']}, {found['cores']} cores, {found['device']}; torch {found['torch']}"
-        machines[words] = machines.get(words, 0) + 1
-    lines = [f"<li>{count} runs on {escape(words)}</li>" for words, count in machines.items()]
-    notes = [f"<li>{escape(note)}</li>" for note in protocol.scale.notes]
-    return f"<ul>{''.join(lines + notes)}</ul>"
+def _machines(protocol: Protocol) -> list[str]:
+    """Where the finished runs were made, as they wrote it down themselves."""
+    machines: Counter[str] = Counter()
+    for file in sorted((protocol.out / "runs").rglob("result.json")):
+        found = read_json(file.with_name("env.json"))
+        machines[f"{found['processor']}, {found['cores']} cores, {found['device']}; torch {found['torch']}"] += 1
+    return [f"{count} runs on {words}" for words, count in machines.items()]
+
+
+def _notes(notes: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>"
 
 
 def _table(table: Table) -> str:
     head = "".join(f"<th>{escape(heading)}</th>" for heading in table.headings)
     rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
-    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
     kind = ' class="words"' if table.name == "claims" else ""
     return (
         f'<h2 id="{table.name}">{escape(table.title)}</h2>\n<div class="wide"><table{kind}>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody>\n</table></div>\n<ul>{notes}</ul>"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody>\n</table></div>\n{_notes(table.notes)}"
     )
 
 

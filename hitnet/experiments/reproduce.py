@@ -8,7 +8,7 @@ from hitnet.experiments.cluster import run_on_ray
 from hitnet.experiments.cost import seconds_left
 from hitnet.experiments.figures import write_figures
 from hitnet.experiments.lock import only_command
-from hitnet.experiments.outcome import single_results
+from hitnet.experiments.outcome import Failures, single_results
 from hitnet.experiments.protocol import SCALES, Protocol, ScaleName, Target
 from hitnet.experiments.report import report
 from hitnet.experiments.runner import Progress, run_local, survey
@@ -73,7 +73,8 @@ def _reproduce(target: Target, protocol: Protocol, workers: int, ray: str | None
             run_on_ray(all_progress, ray, watch)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped; the same command goes on from the last epochs in {out}") from None
-    tables = write(protocol)
+    failures = {progress.unit: progress.failure for progress in all_progress if progress.failure is not None}
+    tables = write(protocol, failures)
     listener.written(all_progress, tables, out)
     return all(progress.state == "done" for progress in all_progress)
 
@@ -81,17 +82,17 @@ def _reproduce(target: Target, protocol: Protocol, workers: int, ray: str | None
 SPEED_FILE = "speed.json"
 
 
-def write(protocol: Protocol) -> list[Table]:
+def write(protocol: Protocol, failures: Failures) -> list[Table]:
     """Everything that the finished runs say, into the protocol's folder: tables, claims, figures, report."""
     out = protocol.out
     speed = Speed(**read_json(out / SPEED_FILE)) if (out / SPEED_FILE).is_file() else None
-    tables = all_tables(protocol)
+    tables = all_tables(protocol, failures)
     if speed is not None:
         tables.append(speed_table(speed))
     if claims := all_claims(protocol, speed):
-        tables.insert(0, claims_table(claims, protocol))
+        tables.insert(0, claims_table(claims, protocol, failures))
     write_tables(tables, out / "tables")
     write_results(protocol)
     pictures = write_figures(protocol)
-    write_text(out / "report.html", report(protocol, tables, pictures))
+    write_text(out / "report.html", report(protocol, tables, pictures, failures))
     return tables

@@ -41,6 +41,13 @@ class Progress:
     def error(self) -> float | None:
         return self.rows[-1]["test_error"] if self.rows else None
 
+    @property
+    def failure(self) -> str | None:
+        """What to say of a run that failed, on one line."""
+        if self.state != "failed":
+            return None
+        return f"failed: {self.unit.title}: {' '.join(str(self.problem).split())}"
+
     def look(self) -> None:
         """Read what the run has written since."""
         if (self.unit.path / "metrics.csv").is_file():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hitnet.experiments import paper
-from hitnet.experiments.outcome import Samples, samples, single_results
+from hitnet.experiments.outcome import Failures, Samples, samples, single_results, unfinished
 from hitnet.experiments.protocol import ABLATIONS, FOUR, PAIRS, Protocol
 from hitnet.experiments.statistics import LEVEL, Sample, welch
 from hitnet.files import write_text
@@ -36,17 +36,19 @@ TITLES = {
 READING = "mean ± deviation between runs (number of runs); after it, what the paper reports"
 
 
-def all_tables(protocol: Protocol) -> list[Table]:
+def all_tables(protocol: Protocol, failures: Failures) -> list[Table]:
     """A table for every experiment of which there is a finished run."""
     tables = []
     for name, title in TITLES.items():
-        found = samples(protocol.grid(name))
+        grid = protocol.grid(name)
+        found = samples(grid)
         if not found:
             continue
-        table = grid_table(name, title, found, [READING, *protocol.scale.notes])
+        notes = [*protocol.scale.notes, *unfinished(grid, failures)]
+        table = grid_table(name, title, found, [READING, *notes])
         tables.append(EXTRAS.get(name, lambda table, found: table)(table, found))
         if name == "table3" and pairs_of(found):
-            tables.append(decrease_table(found))
+            tables.append(decrease_table(found, notes))
     return tables
 
 
@@ -115,7 +117,7 @@ EXTRAS: dict[str, Callable[[Table, Samples], Table]] = {
 }
 
 
-def decrease_table(found: Samples) -> Table:
+def decrease_table(found: Samples, notes: list[str]) -> Table:
     """By how much Hit-or-Miss lowers the mean error, and the deviation between runs, of each network."""
     records: list[dict[str, Any]] = []
     for (name, data), (before, after) in pairs_of(found).items():
@@ -135,8 +137,8 @@ def decrease_table(found: Samples) -> Table:
             cells += [f"{_signed(own['error'])} / {_signed(own['deviation'])}", _signed(paper.DECREASE[name][data])]
         rows.append(cells)
     headings = ["", *(part for data in columns for part in (data, "paper"))]
-    notes = ["relative decrease of the mean error / of the deviation between runs; after it the paper's, of the error"]
-    return Table("table3-decrease", "Relative decrease with Hit-or-Miss, %", headings, rows, notes, records)
+    reading = "relative decrease of the mean error / of the deviation between runs; after it the paper's, of the error"
+    return Table("table3-decrease", "Relative decrease with Hit-or-Miss, %", headings, rows, [reading, *notes], records)
 
 
 def pairs_of(found: Samples) -> dict[tuple[str, str], tuple[Sample, Sample]]:

@@ -85,7 +85,7 @@ def test_a_second_command_in_the_same_folder_is_refused(tmp_path: Path, monkeypa
 def test_a_failed_run_is_told_and_the_tables_hold_the_others(tmp_path: Path, monkeypatch):
     def fail(found: list[Progress], workers: int, watch: Callable) -> None:
         for progress in found:
-            progress.state, progress.problem = "failed", "no luck"
+            progress.state, progress.problem = "failed", "no luck:\nnone"
 
     monkeypatch.setattr("hitnet.experiments.reproduce.run_local", fail)
     told: list[Progress] = []
@@ -97,6 +97,7 @@ def test_a_failed_run_is_told_and_the_tables_hold_the_others(tmp_path: Path, mon
 
     assert reproduce("table1", "smoke", tmp_path, listener=Hears()) is False
     assert len(told) == 8
+    assert "failed: n1 on mnist-mini, constant, seed 0: no luck: none</li>" in (tmp_path / "report.html").read_text()
 
 
 def test_an_interruption_says_how_to_go_on(tmp_path: Path, monkeypatch):

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from hitnet.experiments.claims import all_claims
+from hitnet.experiments.claims import all_claims, claims_table
 from hitnet.experiments.outcome import samples
 from hitnet.experiments.protocol import CONSTANT, FALLING, SCALES, Protocol
 from hitnet.experiments.report import report
@@ -36,7 +36,7 @@ def laptop(tmp_path, pretend: Callable) -> Protocol:
 
 
 def table(protocol: Protocol, name: str) -> Table:
-    return next(table for table in all_tables(protocol) if table.name == name)
+    return next(table for table in all_tables(protocol, {}) if table.name == name)
 
 
 def test_table_1_has_mean_deviation_and_runs_beside_the_papers_numbers(laptop: Protocol):
@@ -52,6 +52,23 @@ def test_an_unfinished_run_counts_nowhere(laptop: Protocol):
     rows = list(csv.DictReader(io.StringIO(write_results(laptop).read_text())))
     assert len(rows) == 9
     assert {row["error"] for row in rows if row["model"] == "n1"} == {"0.5", "0.54"}
+
+
+def test_what_is_not_finished_is_named_below_the_tables_and_on_the_page(laptop: Protocol):
+    lost = laptop.grid("table1")["N1", FALLING].units[0]
+    failures = {lost: "failed: N1: out of <luck>"}
+    tables = {found.name: found for found in all_tables(laptop, failures)}
+    notes = tables["table1"].notes
+    assert notes[-1] == failures[lost]
+    assert notes[-2].startswith("not finished: N1, constant rate (1 of 3 runs); N1, falling rate (3 of 3 runs); N2,")
+    assert "LeNet-5, MNIST (5 of 5 runs)" in tables["table3-decrease"].notes[-1], "the other tables lack other runs"
+    assert failures[lost] in claims_table(all_claims(laptop), laptop, failures).notes
+    assert "failed: N1: out of &lt;luck&gt;" in report(laptop, [], [], failures)
+
+
+def test_every_table_of_runs_says_in_what_it_differs_from_the_paper(laptop: Protocol):
+    for found in [*all_tables(laptop, {}), claims_table(all_claims(laptop), laptop, {})]:
+        assert set(laptop.scale.notes) <= set(found.notes)
 
 
 def test_a_run_of_several_tables_is_one_line_of_the_results(laptop: Protocol):
@@ -93,14 +110,14 @@ def test_a_run_of_several_processes_is_none_of_the_protocols(laptop: Protocol):
 
 
 def test_only_experiments_with_finished_runs_have_a_table(laptop: Protocol, tmp_path):
-    assert {found.name for found in all_tables(laptop)} == {
+    assert {found.name for found in all_tables(laptop, {})} == {
         *("table1", "table2", "table3", "table3-decrease", "hybrid", "ablations")
     }
-    assert all_tables(Protocol(laptop.scale, tmp_path / "nothing")) == []
+    assert all_tables(Protocol(laptop.scale, tmp_path / "nothing"), {}) == []
 
 
 def test_the_relative_decrease_by_hand(laptop: Protocol):
-    found = decrease_table(samples(laptop.grid("table3")))
+    found = decrease_table(samples(laptop.grid("table3")), [])
     # From 0.52 to 0.39, and from 0.0283 to 0.0141.
     assert found.rows == [["N1 → HitNet", "25.0 / 50.0", "26.9"]]
     assert found.records[0]["error"] == pytest.approx(25)
@@ -162,14 +179,14 @@ class Tags(HTMLParser):
 def test_the_report_holds_its_pictures_and_fetches_nothing(laptop: Protocol, tmp_path):
     write_bytes(tmp_path / "dot.png", b"\x89PNG")
     odd = Table("odd", "<b>", ["<i>"], [["<script>"]], ["a & b"], [])
-    page = report(laptop, [*all_tables(laptop), odd], [("“A” <caption>", tmp_path / "dot.png")])
+    page = report(laptop, [*all_tables(laptop, {}), odd], [("“A” <caption>", tmp_path / "dot.png")], {})
     tags = Tags()
     tags.feed(page)
     assert tags.open == []
     assert all(address.startswith("data:image/png;base64,") for address in tags.addresses)
     assert "<script" not in page
     assert "&lt;script&gt;" in page
-    assert "10 runs on abacus" in page
+    assert "9 runs on abacus" in page, "the unfinished one is not counted"
     assert not re.search(r"https?://|url\(", page)
 
 
