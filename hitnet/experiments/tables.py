@@ -9,7 +9,7 @@ from typing import Any
 
 from hitnet.experiments import paper
 from hitnet.experiments.outcome import Failures, Samples, samples, single_results, unfinished
-from hitnet.experiments.protocol import ABLATIONS, FOUR, PAIRS, Protocol
+from hitnet.experiments.protocol import FOUR, PAIRS, Grid, Protocol
 from hitnet.experiments.statistics import LEVEL, Sample, welch
 from hitnet.files import write_text
 
@@ -34,6 +34,7 @@ TITLES = {
     "ablations": "What the paper leaves open: test error of HitNet on MNIST, %",
 }
 READING = "mean ± deviation between runs (number of runs); after it, what the paper reports"
+DERIVED = "derived: the paper gives the difference to plain training only"
 
 
 def all_tables(protocol: Protocol, failures: Failures) -> list[Table]:
@@ -46,7 +47,7 @@ def all_tables(protocol: Protocol, failures: Failures) -> list[Table]:
             continue
         notes = [*protocol.scale.notes, *unfinished(grid, failures)]
         table = grid_table(name, title, found, [READING, *notes])
-        tables.append(EXTRAS.get(name, lambda table, found: table)(table, found))
+        tables.append(EXTRAS.get(name, lambda table, found, grid: table)(table, found, grid))
         if name == "table3" and pairs_of(found):
             tables.append(decrease_table(found, notes))
     return tables
@@ -65,11 +66,13 @@ def grid_table(name: str, title: str, found: Samples, notes: list[str]) -> Table
             if errors is not None:
                 records.append({"row": row, "column": column, **_numbers(errors), **_theirs(theirs)})
         rows.append(cells)
+    if any("(derived)" in cell for cells in rows for cell in cells):
+        notes = [*notes, DERIVED]
     headings = [""] + [part for column in columns for part in ((column, "paper") if reported else (column,))]
     return Table(name, title, headings, rows, notes, records)
 
 
-def with_best(table: Table, found: Samples) -> Table:
+def with_best(table: Table, found: Samples, grid: Grid) -> Table:
     """The best single run of each network, as the paper gives it."""
     for row in table.rows:
         errors = [error for (network, _), sample in found.items() if network == row[0] for error in sample.values]
@@ -78,7 +81,7 @@ def with_best(table: Table, found: Samples) -> Table:
     return table
 
 
-def with_quoted(table: Table, found: Samples) -> Table:
+def with_quoted(table: Table, found: Samples, grid: Grid) -> Table:
     """CapsNets that others trained, as the paper quotes them."""
     columns = table.headings[1::2]
     for name, quoted in paper.CAPSNETS.items():
@@ -86,15 +89,13 @@ def with_quoted(table: Table, found: Samples) -> Table:
     return table
 
 
-def against_default(table: Table, found: Samples) -> Table:
-    """How far each choice lies from the default one, and whether the runs tell them apart."""
-    rows = iter(table.rows)
-    for question, options in ABLATIONS.items():
-        default = found.get((f"{question}: {next(iter(options))}", "MNIST"))
-        for option in options:
-            own = found.get((f"{question}: {option}", "MNIST"))
-            if own is not None:
-                next(rows).append("default" if own is default else _compared(own, default))
+def against_default(table: Table, found: Samples, grid: Grid) -> Table:
+    """How far each choice lies from what the scale's runs have by default, and whether the runs tell them apart."""
+    default = next(iter(grid))
+    for row in table.rows:
+        place = (row[0], "MNIST")
+        same = grid[place].units[0] == grid[default].units[0]
+        row.append("default" if same else _compared(found[place], found.get(default)))
     table.headings.append("against the default")
     table.notes.append(
         "against the default: Welch's t test at 5 % in each direction, not corrected for the number of tests"
@@ -110,7 +111,7 @@ def _compared(own: Sample, default: Sample | None) -> str:
     return f"{own.mean - default.mean:+.2f}, {words}".replace("-", "−")
 
 
-EXTRAS: dict[str, Callable[[Table, Samples], Table]] = {
+EXTRAS: dict[str, Callable[[Table, Samples, Grid], Table]] = {
     "table1": with_best,
     "table2": with_quoted,
     "ablations": against_default,
@@ -171,10 +172,7 @@ def _numbers(errors: Sample) -> dict[str, Any]:
 
 
 def _theirs(reported: paper.Reported | None) -> dict[str, Any]:
-    return {
-        "paper_mean": None if reported is None else reported.mean,
-        "paper_deviation": None if reported is None else reported.deviation,
-    }
+    return {f"paper_{name}": getattr(reported, name, None) for name in paper.Reported._fields}
 
 
 # ---- as files
@@ -228,7 +226,8 @@ def to_latex(table: Table) -> str:
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 
-LATEX = {"%": "\\%", "&": "\\&", "±": "$\\pm$", "→": "$\\to$", "–": "--", "−": "$-$", "×": "$\\times$", "_": "\\_"}
+LATEX = {"%": "\\%", "&": "\\&", "_": "\\_", "–": "--", "−": "$-$"}
+LATEX |= {"±": "$\\pm$", "→": "$\\to$", "×": "$\\times$", "≥": "$\\geq$"}
 
 
 def _latex_row(cells: list[str]) -> str:

@@ -134,6 +134,32 @@ def test_ablations_are_compared_with_the_default(laptop: Protocol, pretend: Call
     assert "loss: smooth" not in rows
 
 
+def test_the_default_is_what_the_scales_runs_have(laptop: Protocol, pretend: Callable):
+    grid = laptop.grid("ablations")
+    for option in ("Keras' (0.01, 1e-3)", "torch's (0.1, 1e-5)"):
+        pretend(grid[f"BatchNorm's constants: {option}", "MNIST"].units[0], 0.5)
+    rows = {row[0]: row[2] for row in table(laptop, "ablations").rows}
+    assert rows["loss: stepwise"] == "default"
+    # Runs of this scale have 0.1 and 1e-3.
+    assert rows["BatchNorm's constants: Keras' (0.01, 1e-3)"] == "+0.20, not told apart"
+    assert rows["BatchNorm's constants: torch's (0.1, 1e-5)"] == "+0.20, not told apart"
+    paper = Protocol(SCALES["paper"], laptop.out / "paper")
+    pretend(paper.grid("table1")["HitNet", FALLING].units[0], 0.3)
+    rows = {row[0]: row[2] for row in table(paper, "ablations").rows}
+    assert rows["BatchNorm's constants: Keras' (0.01, 1e-3)"] == "default"
+
+
+def test_what_the_paper_gives_as_a_difference_is_called_derived(tmp_path, pretend: Callable):
+    protocol = Protocol(SCALES["paper"], tmp_path)
+    pretend(protocol.grid("hybrid")["HitNet, hybrid augmentation", "MNIST, constant rate"].units[0], 0.3)
+    assert not any(note.startswith("derived") for note in table(protocol, "hybrid").notes)
+    pretend(protocol.grid("hybrid")["HitNet, hybrid augmentation", "SVHN, constant rate"].units[0], 5.0)
+    found = table(protocol, "hybrid")
+    assert found.rows == [["HitNet, hybrid augmentation", "0.30 (1)", "0.33", "5.00 (1)", "5.30 (derived)"]]
+    assert [record["paper_derived"] for record in found.records] == [False, True]
+    assert found.notes[-1].startswith("derived: the paper gives the difference")
+
+
 def test_claims_are_judged_on_what_is_there(laptop: Protocol):
     claims = {claim.words: claim for claim in all_claims(laptop)}
     assert claims[f"HitNet errs less than N1 on MNIST, {CONSTANT}"].verdict == "holds"
@@ -157,6 +183,12 @@ def test_markdown_and_latex_have_a_row_for_each_row(laptop: Protocol):
 def test_latex_escapes_what_it_would_swallow():
     odd = Table("odd", "", ["a_b", "50 %"], [["x & y → z", "−1"]], [], [])
     assert "a\\_b & 50 \\% \\\\\n\\midrule\nx \\& y $\\to$ z & $-$1 \\\\" in to_latex(odd)
+
+
+def test_nothing_in_a_latex_table_needs_more_than_ascii(laptop: Protocol):
+    speed = Speed({"direct convolution": {"HitNet": [0.1], "CapsNet": [1.2]}}, batch_size=100, threads=1)
+    for found in [*all_tables(laptop, {}), claims_table(all_claims(laptop), laptop, {}), speed_table(speed)]:
+        assert to_latex(found).partition("\\begin")[2].isascii()
 
 
 class Tags(HTMLParser):
