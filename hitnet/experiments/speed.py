@@ -10,7 +10,11 @@ import torch
 from hitnet.encoders import PaperEncoder
 from hitnet.experiments.tables import Table
 from hitnet.model import Model, create_model
+from hitnet.training.devices import choose_device
+from hitnet.training.run import processor
+from hitnet.training.state import make_optimizer
 
+# The spectral one is for CPUs.
 PATHS = {"spectral convolution": None, "direct convolution": False}
 NETWORKS = {"hitnet": "HitNet", "capsnet": "CapsNet"}
 EPOCH = 60_000  # images
@@ -42,6 +46,7 @@ class Speed:
     seconds: dict[str, dict[str, list[float]]]
     """path -> network -> one time a round"""
     batch_size: int
+    device: str
     threads: int
 
     @property
@@ -58,30 +63,37 @@ class Speed:
 
 def measure_speed(rounds: int, batch_size: int = 128, width: int | None = None) -> Speed:
     """Training steps on random images of MNIST's size; one round is a step of every case, after one to warm up."""
-    steps = {(path, title): Step(name, path, batch_size, width) for path in PATHS for name, title in NETWORKS.items()}
-    seconds: dict[str, dict[str, list[float]]] = {path: {title: [] for title in NETWORKS.values()} for path in PATHS}
+    device = choose_device("auto")
+    paths = [path for path in PATHS if device.type == "cpu" or PATHS[path] is False]
+    steps = {
+        (path, title): Step(name, path, batch_size, width, device) for path in paths for name, title in NETWORKS.items()
+    }
+    seconds: dict[str, dict[str, list[float]]] = {path: {title: [] for title in NETWORKS.values()} for path in paths}
     for turn in range(rounds + 1):
         for (path, title), step in steps.items():
             began = time.perf_counter()
             step()
+            torch.get_device_module(device).synchronize()  # a GPU is still at work when the last command returns
             if turn:
                 seconds[path][title].append(time.perf_counter() - began)
-    return Speed(seconds, batch_size, torch.get_num_threads())
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{processor()} ({device.type})"
+    return Speed(seconds, batch_size, name, torch.get_num_threads())
 
 
 class Step:
     """One step of training; the direct convolution gets the memory order that suits it best."""
 
-    def __init__(self, name: str, path: str, batch_size: int, width: int | None) -> None:
+    def __init__(self, name: str, path: str, batch_size: int, width: int | None, device: torch.device) -> None:
         torch.manual_seed(0)
-        self.model: Model = create_model(name, width=width)
-        self.images, self.labels = torch.rand(batch_size, 1, 28, 28), torch.randint(10, (batch_size,))
+        self.model: Model = create_model(name, width=width).to(device)
+        self.images = torch.rand(batch_size, 1, 28, 28, device=device)
+        self.labels = torch.randint(10, (batch_size,), device=device)
         assert isinstance(self.model.encoder, PaperEncoder)
         if PATHS[path] is False:
             self.model.encoder.conv2.spectral = False
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.images = self.images.to(memory_format=torch.channels_last)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), eps=1e-7, fused=True)
+        self.optimizer = make_optimizer(self.model, 0.001)
 
     def __call__(self) -> None:
         out = self.model(self.images, self.labels)
@@ -102,8 +114,8 @@ def speed_table(speed: Speed) -> Table:
         records.append({"path": path, "hitnet": fast, "capsnet": slow, "ratio": ratio.median, "low": low, "high": high})
     rounds = len(next(iter(times.values())))
     notes = [
-        f"medians of {rounds} steps of {speed.batch_size} images, networks in turn, {speed.threads} threads, "
-        "scaled to an epoch",
+        f"on {speed.device}, {speed.threads} threads, float32: medians of {rounds} steps of {speed.batch_size} images, "
+        "networks in turn, scaled to an epoch",
         "the paper compares with others' code; our CapsNet is a fast one: its routing is batched, and its coefficients "
         "carry no gradient",
     ]

@@ -127,7 +127,7 @@ def describe_environment(
         "numpy": numpy.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "processes": processes,
@@ -140,7 +140,8 @@ def describe_environment(
     }
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The name of this machine's CPU."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         for line in cpuinfo.read_text().splitlines():

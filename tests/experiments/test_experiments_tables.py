@@ -9,6 +9,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+import torch
 
 from hitnet.experiments.claims import all_claims, claims_table
 from hitnet.experiments.outcome import samples
@@ -186,7 +187,7 @@ def test_latex_escapes_what_it_would_swallow():
 
 
 def test_nothing_in_a_latex_table_needs_more_than_ascii(laptop: Protocol):
-    speed = Speed({"direct convolution": {"HitNet": [0.1], "CapsNet": [1.2]}}, batch_size=100, threads=1)
+    speed = Speed({"direct convolution": {"HitNet": [0.1], "CapsNet": [1.2]}}, 100, "abacus", 1)
     for found in [*all_tables(laptop, {}), claims_table(all_claims(laptop), laptop, {}), speed_table(speed)]:
         assert to_latex(found).partition("\\begin")[2].isascii()
 
@@ -227,5 +228,8 @@ def test_speed_is_measured_by_both_paths_and_scaled_to_an_epoch():
     assert {path: {name: len(times) for name, times in cases.items()} for path, cases in found.seconds.items()} == {
         path: {"HitNet": 2, "CapsNet": 2} for path in ("spectral convolution", "direct convolution")
     }
-    known = Speed({"direct convolution": {"HitNet": [0.1, 0.1], "CapsNet": [1.2, 1.2]}}, batch_size=100, threads=1)
+    known = Speed({"direct convolution": {"HitNet": [0.1, 0.1], "CapsNet": [1.2, 1.2]}}, 100, "abacus", 3)
     assert speed_table(known).rows == [["direct convolution", "60 s", "720 s", "12.00 (12.00 to 12.00)", "≥ 10"]]
+    assert speed_table(known).notes[0].startswith("on abacus, 3 threads, float32: medians of 2 steps of 100 images")
+    assert found.device
+    assert found.threads == torch.get_num_threads()
