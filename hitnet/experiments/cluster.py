@@ -59,10 +59,10 @@ def train_on_node(unit: Unit, teacher: Files) -> Files:
 def _end(progress: Progress, reference: Any, ray: ModuleType) -> None:
     try:
         unpack(ray.get(reference), progress.unit.path)
-        progress.state = "done"
+        progress.end()
     except ray.exceptions.RayError as error:
-        progress.state = "failed"
-        progress.problem = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
+        cause = getattr(error, "cause", None) or error
+        progress.end(f"{type(cause).__name__}: {cause}")
     progress.look()
 
 

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -32,6 +33,8 @@ class Progress:
     attempts: int = 0
     problem: str | None = None
     """Why it failed."""
+    ended: float = 0.0
+    """When it was done or failed, by this process's clock; 0 before that, and if it was done already."""
 
     @property
     def epochs(self) -> int:
@@ -47,6 +50,9 @@ class Progress:
         if self.state != "failed":
             return None
         return f"failed: {self.unit.title}: {' '.join(str(self.problem).split())}"
+
+    def end(self, problem: str | None = None) -> None:
+        self.state, self.problem, self.ended = "done" if problem is None else "failed", problem, time.monotonic()
 
     def look(self) -> None:
         """Read what the run has written since."""
@@ -76,7 +82,7 @@ def next_unit(all_progress: list[Progress]) -> Progress | None:
         if teacher is None or states[teacher.path] == "done":
             return progress
         if states[teacher.path] == "failed":
-            progress.state, progress.problem = "failed", f"the run that is to deform its images failed: {teacher.path}"
+            progress.end(f"the run that is to deform its images failed: {teacher.path}")
     return None
 
 
@@ -133,13 +139,12 @@ def _end(worker: Worker) -> None:
     except EOFError:  # all went well, or it was killed
         report = None
     if Run(progress.unit.path).is_finished:
-        progress.state = "done"
+        progress.end()
     elif report is None and progress.attempts < ATTEMPTS:
         progress.state = "waiting"
     else:
-        progress.state = "failed"
         killed = f"its process ended {ATTEMPTS} times without a word (exit code {worker.process.exitcode})"
-        progress.problem = report or f"{killed}; is memory short?"
+        progress.end(report or f"{killed}; is memory short?")
 
 
 def _work(unit: Unit, threads: int, reports: Connection) -> None:

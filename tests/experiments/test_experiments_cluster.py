@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,9 +62,10 @@ class Kills(Listener):
 
     def changed(self, all_progress: list[Progress], seconds_left: float) -> None:
         under_way = [found for found in all_progress if found.state == "running" and 1 <= found.epochs < EPOCHS]
-        if self.began or not under_way:
+        workers = workers_of_this_test()
+        if self.began or not under_way or not workers:
             return
-        for worker in workers_of_this_test():
+        for worker in workers:
             os.kill(worker, signal.SIGKILL)
         # Written when a run begins, and never again.
         files = [progress.unit.path / "env.json" for progress in under_way]
@@ -94,6 +96,17 @@ def test_a_failing_task_says_why_and_the_others_go_on(two_nodes: str, tiny: Call
     cluster.run_on_ray(found, two_nodes, lambda found: None)
     assert [progress.state for progress in found] == ["failed", "done"]
     assert "count must lie between the 10 classes" in found[0].problem
+
+
+def test_a_task_that_fails_without_a_word_is_named_by_its_kind(tiny: Callable[..., Unit]):
+    import ray
+
+    def fail(reference: object) -> None:
+        raise ray.exceptions.RayError
+
+    progress = Progress(tiny(), "running")
+    cluster._end(progress, None, SimpleNamespace(get=fail, exceptions=ray.exceptions))
+    assert (progress.state, progress.problem) == ("failed", "RayError: ")
 
 
 def test_a_run_comes_back_whole_from_a_node_with_a_disk_of_its_own(tiny: Callable[..., Unit], tmp_path: Path):
