@@ -268,12 +268,13 @@ def _progress_table(all_progress: Sequence[UnitProgress], seconds_left: float, m
     title = ", ".join(f"{counts[state]} {state}" for state in ("done", "running", "waiting", "failed") if counts[state])
     table = _table(["run", "epoch", "test error, %", "state"], "lrrl", f"{title}; {_duration(seconds_left)} left")
     order = ("running", "failed", "done", "waiting")
-    ranked = sorted(all_progress, key=lambda unit: order.index(unit.state))
-    for unit in ranked[:most]:
+    ranked = sorted(all_progress, key=lambda unit: (order.index(unit.state), -unit.ended))
+    shown = ranked if len(ranked) <= most else ranked[: most - 1]  # the last line counts the rest
+    for unit in shown:
         error = "–" if unit.error is None else f"{unit.error:.2f}"
         _add(table, unit.unit.title, f"{unit.epochs}/{unit.unit.config.epochs}", error, unit.state)
-    if len(ranked) > most:
-        _add(table, f"… and {len(ranked) - most} more", "", "", "")
+    if len(ranked) > len(shown):
+        _add(table, f"… and {len(ranked) - len(shown)} more", "", "", "")
     return table
 
 

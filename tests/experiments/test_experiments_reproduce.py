@@ -114,21 +114,22 @@ def many(tiny: Callable[..., Unit]) -> list[Progress]:
     found = [Progress(tiny(seed=seed)) for seed in range(10)]
     for progress in found[:3]:
         progress.rows = [{"test_error": 2.5}] * 3
-        progress.state = "done"
+        progress.end()
     found[2].state, found[2].rows = "running", [{"test_error": 7.125}]
-    found[3].state, found[3].problem = "failed", "no luck"
+    found[3].end("no luck")
     return found
 
 
 def test_one_table_shows_what_runs_what_is_done_and_what_waits(tiny: Callable[..., Unit]):
     page = Console(width=100, record=True, file=io.StringIO())
-    page.print(console._progress_table(many(tiny), 5400, most=5))
+    page.print(console._progress_table(many(tiny), 5400, most=6))
     text = page.export_text()
     assert "2 done, 1 running, 6 waiting, 1 failed; 1:30:00 left" in text
     rows = [line.split("│")[1:-1] for line in text.splitlines() if line.startswith("│")]
     cells = [[cell.strip() for cell in row] for row in rows]
     assert cells[0] == ["lenet5 on mnist-mini, tiny, seed 2", "1/3", "7.12", "running"]
-    assert [row[3] for row in cells] == ["running", "failed", "done", "done", "waiting", ""]
+    assert [row[3] for row in cells] == ["running", "failed", "done", "done", "waiting", ""], "six lines, not seven"
+    assert [row[0][-1] for row in cells[2:4]] == ["1", "0"], "what ended last comes first"
     assert cells[-1][0] == "… and 5 more"
 
 

@@ -25,6 +25,7 @@ from hitnet.experiments.cost import (
 )
 from hitnet.experiments.protocol import SCALES, Protocol, Unit
 from hitnet.experiments.runner import ATTEMPTS, Progress, run_local, survey
+from hitnet.files import read_json
 from hitnet.training import loop
 from hitnet.training.run import Row, Run
 from hitnet.training.watcher import Watcher
@@ -36,12 +37,14 @@ def quietly(found: list[Progress]) -> None:
     pass
 
 
-def test_units_become_finished_runs_and_what_is_finished_is_left_alone(tiny: Make):
+def test_units_become_finished_runs_and_what_is_finished_is_left_alone(tiny: Make, monkeypatch):
+    monkeypatch.setattr("torch.get_num_threads", lambda: 4)
     units = [tiny(seed=seed, epochs=1) for seed in range(3)]
     first = survey(units[:2])
     run_local(first, 2, quietly)
     assert [progress.state for progress in first] == ["done", "done"]
     assert all(progress.epochs == 1 and progress.error is not None for progress in first)
+    assert [read_json(unit.path / "env.json")["threads"] for unit in units[:2]] == [2, 2], "two workers split the cores"
     before = {path: path.stat().st_mtime_ns for path in units[0].path.rglob("*")}
     more = survey(units)
     assert [progress.state for progress in more] == ["done", "done", "waiting"]
