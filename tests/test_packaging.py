@@ -45,15 +45,20 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(built: dict[str,
 def test_the_source_distribution_brings_what_its_tests_need(built: dict[str, Path]):
     with tarfile.open(built["sdist"]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    expected = {"pyproject.toml", "README.md", "LICENSE", "constraints.txt", "tests/conftest.py"}
-    assert expected | {"docs/export.md", "examples/plain_loop.py"} <= names
+    expected = {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "Makefile", "constraints.txt", "mkdocs.yml"}
+    expected |= {"CHANGELOG.md", "CONTRIBUTING.md", "tests/conftest.py", "examples/plain_loop.py"}
+    expected |= {"docs/export.md", "docs/images/prototypes.png", "benchmarks/outliers.py"}
+    assert expected <= names
+    assert built["sdist"].stat().st_size < 10e6
 
 
 def test_extras_bring_what_the_core_can_do_without(built: dict[str, Path]):
     with zipfile.ZipFile(built["wheel"]) as wheel:
         (name,) = (name for name in wheel.namelist() if name.endswith("METADATA"))
         metadata = email.message_from_bytes(wheel.read(name))
-    assert {"mat", "onnx", "hub", "timm", "tensorboard", "explore"} <= set(metadata.get_all("Provides-Extra"))
+    extras = {"mat", "onnx", "hub", "timm", "tensorboard", "explore", "sklearn", "ray"}
+    assert set(metadata.get_all("Provides-Extra")) == extras | {"dev"}
+    assert all(f"`{extra}`" in metadata.get_payload() for extra in extras - {"explore"}), "README names them"
     core = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
     names = {line.split(">")[0] for line in core}
     assert names == {"torch", "numpy", "safetensors", "tyro", "rich", "matplotlib", "pillow", "pooch"}
@@ -75,19 +80,8 @@ def test_it_installs_into_an_empty_environment_and_trains_there(built: dict[str,
     place = run(python, "-c", "import hitnet; print(hitnet.__file__)", cwd=tmp_path).strip()
     assert Path(place).parent == packages / "hitnet"
     assert (packages / "hitnet" / "py.typed").is_file()
-    options = [
-        "--model",
-        "lenet5-hom",
-        "--epochs",
-        "1",
-        "--train-images",
-        "100",
-        "--capsule-dim",
-        "2",
-        "--threads",
-        "1",
-    ]
+    options = ["--epochs", "1", "--train-images", "100", "--threads", "1"]
     printed = run(tmp_path / "env" / "bin" / "hitnet", "train", *options, cwd=tmp_path)
-    assert "lenet5-hom on mnist-mini: 100 training and 1,000 test images" in printed
-    result = json.loads((tmp_path / "runs" / "mnist-mini" / "lenet5-hom-s0" / "result.json").read_text())
+    assert "hitnet-fast on mnist-mini: 100 training and 1,000 test images" in printed
+    result = json.loads((tmp_path / "runs" / "mnist-mini" / "hitnet-fast-s0" / "result.json").read_text())
     assert result["test"]["images"] == 1000
