@@ -1,7 +1,10 @@
 """Whatever README and docs tell people to type works, in the order of the page; and the pages make a site."""
 
+import re
+import shlex
 import subprocess
 import sys
+from functools import wraps
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 from PIL import Image
 
 import hitnet
+from hitnet import cli
 
 ROOT = Path(__file__).parent.parent
 # Their examples need something, and are run by the tests of that.
@@ -17,6 +21,8 @@ PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").g
 RUN_HERE = [
     page for page in PAGES if "```sh\n" in (ROOT / page).read_text() or "```python\n" in (ROOT / page).read_text()
 ]
+# Those that take too long are indented, perhaps over several lines.
+SHOWN = re.compile(r"^ {4}(?:torchrun .* -m )?(hitnet (?:.*\\\n)*.*)$", re.MULTILINE)
 
 
 @pytest.fixture
@@ -37,6 +43,20 @@ def test_the_examples_of_a_page_run_one_after_the_other(page: str, folder_of_pic
     if page == "docs/index.md":  # begins with a whole minute of training
         hitnet.train(hitnet.TrainConfig(out=folder_of_pictures / "runs", width=4, epochs=1))
     run_examples(page, folder_of_pictures)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if SHOWN.search((ROOT / page).read_text())])
+def test_a_command_that_is_only_shown_has_a_verb_and_options_that_are_there(page: str, monkeypatch: pytest.MonkeyPatch):
+    called: list[str] = []
+    for name, verb in cli.VERBS.items():
+        # The real verb's arguments, and nothing done with them.
+        monkeypatch.setitem(cli.VERBS, name, wraps(verb)(lambda *_, name=name, **__: called.append(name)))
+    shown = SHOWN.findall((ROOT / page).read_text())
+    commands = [shlex.split(command.replace("\\\n", ""), comments=True) for command in shown]
+    for command in commands:
+        monkeypatch.setattr(sys, "argv", command)
+        cli.main()
+    assert called == [command[1] for command in commands]
 
 
 def test_the_pages_make_a_site_without_a_warning(tmp_path: Path):
