@@ -91,7 +91,7 @@ def predict(
     Example: hitnet predict runs/mnist/hitnet-fast-s0 seven.png
 
     Args:
-        run: A run folder or a model folder.
+        run: A run folder, a model folder or a safetensors file.
         files: PNG, JPEG, WebP, BMP or GIF files of any size and colour.
         as_json: Print JSON for programs.
     """
@@ -221,17 +221,18 @@ def explain(run: RunFolder, images: Annotated[tuple[Path, ...], tyro.conf.Positi
     Example: hitnet explain runs/mnist/hitnet-fast-s0 seven.png
 
     Args:
-        run: A run folder or a model folder.
+        run: A run folder, a model folder or a safetensors file.
         images: PNG, JPEG, WebP, BMP or GIF files of any size and colour.
         out: Where the cards go; RUN/explanations if not given.
     """
     from hitnet import console
+    from hitnet.files import home_of
     from hitnet.interpret.cards import write_cards
     from hitnet.model import load
 
     if not images:
         raise ValueError("there is nothing to explain; name picture files after the run folder")
-    cards = write_cards(load(run), images, out or run / "explanations")
+    cards = write_cards(load(run), images, out or home_of(run) / "explanations")
     console.show_cards(cards)
     if any(card.error for card in cards):
         sys.exit(1)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import hitnet
 from hitnet.checkpoint import write_tensors
-from hitnet.files import write_bytes, write_text
+from hitnet.files import home_of, write_bytes, write_text
 from hitnet.heads import HitOrMissHead
 from hitnet.layer import HitOrMiss
 from hitnet.model import Model, load
@@ -48,7 +48,7 @@ def export_html(run: Path, out: Path | None = None) -> Path:
 def export_safetensors(run: Path, out: Path | None = None) -> Path:
     """The model as one file that `hitnet.load` reads, its configuration in the metadata: RUN/network.safetensors."""
     model = load(run)
-    out = _home(run) / "network.safetensors" if out is None else out
+    out = home_of(run) / "network.safetensors" if out is None else out
     write_tensors(out, model.state_dict(), {"config": json.dumps(asdict(model.config)), **describe(model)})
     return out
 
@@ -57,12 +57,12 @@ def export_onnx(run: Path, out: Path | None = None) -> list[Path]:
     """OUT/classifier.onnx and, for networks that draw, OUT/decoder.onnx; RUN/onnx if no other place is given."""
     if missing := [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]:
         raise RuntimeError(f"exporting to ONNX needs {', '.join(missing)}; install: pip install 'hitnet[onnx]'")
-    return _export(load(run), _home(run) / "onnx" if out is None else out, ".onnx", _to_onnx, _open_onnx)
+    return _export(load(run), home_of(run) / "onnx" if out is None else out, ".onnx", _to_onnx, _open_onnx)
 
 
 def export_pt2(run: Path, out: Path | None = None) -> list[Path]:
     """The same as torch.export's programs, OUT/classifier.pt2 and OUT/decoder.pt2; RUN/pt2 if no place is given."""
-    return _export(load(run), _home(run) / "pt2" if out is None else out, ".pt2", _to_pt2, _open_pt2)
+    return _export(load(run), home_of(run) / "pt2" if out is None else out, ".pt2", _to_pt2, _open_pt2)
 
 
 class Classifier(nn.Module):
@@ -214,8 +214,3 @@ def _silent() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-def _home(run: Path) -> Path:
-    """Where what is made of a run goes, be it a folder or one file."""
-    return run if run.is_dir() else run.parent

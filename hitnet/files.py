@@ -31,6 +31,11 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise
 
 
+def home_of(source: Path) -> Path:
+    """Where what is made of a run or a model goes, be it a folder or one file."""
+    return source if source.is_dir() else source.parent
+
+
 def sweep(folder: Path) -> None:
     """Remove what a killed process left half-written in a folder and below."""
     for leftover in folder.rglob(LEFTOVERS):

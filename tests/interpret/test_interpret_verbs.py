@@ -113,6 +113,13 @@ def test_explain_writes_where_it_is_told(run, hitnet_says, tmp_path):
     assert (tmp_path / "cards" / "black-card.png").is_file()
 
 
+def test_a_network_in_one_file_is_explained_beside_it(run, hitnet_says, tmp_path):
+    Image.new("L", (28, 28)).save(tmp_path / "black.png")
+    hitnet_says("export", run, "--format", "safetensors")
+    hitnet_says("explain", run / "network.safetensors", tmp_path / "black.png")
+    assert (run / "explanations" / "black-card.png").is_file()
+
+
 @pytest.fixture
 def few(tmp_path: Path) -> Path:
     """Three images of each digit to train on and one to test, as an .npz."""
