@@ -8,10 +8,13 @@ unusual images are no less often wrong.
 """
 
 import math
+from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor
+
+Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def choose_threshold(scores: Tensor, wrong: Tensor, max_error: float, confidence: float) -> float:
@@ -87,9 +90,16 @@ def _unlikely(start: int, count: int, rate: float, level: float) -> list[int]:
     return allowed
 
 
-def _log_binomial(most: int, count: int, rate: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _log_binomial(most: int, count: int, rate: float) -> Numbers:
     """Log-probabilities of 0, 1, …, `most` mistakes in `count` answers."""
     wrong = np.arange(most + 1)
-    factorials = np.cumsum(np.log(np.maximum(1, np.arange(count + 1))))
+    # A table serves all counts up to the next power of two: one for each would take quadratic time.
+    factorials = _log_factorials(1 << count.bit_length())
     ways = factorials[count] - factorials[wrong] - factorials[count - wrong]
     return ways + wrong * math.log(rate) + (count - wrong) * math.log1p(-rate)
+
+
+@cache
+def _log_factorials(size: int) -> Numbers:
+    """log 0!, log 1!, …: (size,)."""
+    return np.cumsum(np.log(np.maximum(1, np.arange(size))))

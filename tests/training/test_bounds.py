@@ -20,6 +20,12 @@ def test_probabilities_and_bounds_are_those_of_scipy(mistakes, count):
     assert upper_bound(mistakes, count, 0.95) == pytest.approx(exact, abs=1e-8)
 
 
+def test_factorials_are_computed_once_for_all_numbers_of_answers():
+    bounds._log_factorials.cache_clear()
+    allowed_mistakes(600, 1000, 0.01, 0.05)
+    assert bounds._log_factorials.cache_info().misses == 1
+
+
 def test_no_answers_bound_nothing():
     assert upper_bound(0, 0, 0.95) == 1
 
