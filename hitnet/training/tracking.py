@@ -42,7 +42,8 @@ class TensorBoard(Watcher):
 
     def started(self, run: Run, data: Dataset, model: Model, epochs_done: int, batches: int) -> None:
         self.run, self.model = run, model
-        count = min(MEASURED, len(data.test))
+        # A choice has every class in it, so it is no smaller than their number.
+        count = min(max(MEASURED, data.num_classes), len(data.test))
         chosen = stratified_subset(data.test.labels, count, torch.Generator().manual_seed(0))
         self.images = data.test.subset(chosen).to(next(model.parameters()).device)
         if epochs_done:

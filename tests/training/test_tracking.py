@@ -113,6 +113,12 @@ def test_other_networks_show_what_they_have(settings: Settings, model: str):
     assert tags["histograms"] == []
 
 
+def test_more_classes_than_images_for_histograms_have_one_image_each(settings: Settings, monkeypatch):
+    monkeypatch.setattr(tracking, "MEASURED", 2)
+    found = read(hitnet.train(settings(track="tensorboard", epochs=1)))
+    assert found.Histograms("component/c00")[0].histogram_value.num == 3
+
+
 def test_any_number_of_pictures_fills_its_rows():
     assert tracking._pasted(torch.rand(23, 3, 5, 6)).shape == (3 * 6 - 1, 10 * 7 - 1, 3)
     assert tracking._pasted(torch.rand(2, 1, 5, 6)).shape == (5, 2 * 7 - 1, 3)
