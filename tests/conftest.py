@@ -7,8 +7,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
 from hitnet import cli
@@ -87,6 +89,31 @@ def small_model() -> Callable[..., Model]:
         return create_model(name, image_shape, **{"width": widths.get(name, 8), **options})  # type: ignore[arg-type]
 
     return make
+
+
+@pytest.fixture
+def hitnet_says(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Call the command line; what it prints, or the SystemExit it raises."""
+
+    def call(*arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["hitnet", *map(str, arguments)])
+        cli.main()
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.fixture
+def folder_of_pictures(tmp_path: Path) -> Path:
+    """An empty folder but for what the pages take for granted: my-pictures, a folder for each class, and new.jpg."""
+    random = np.random.default_rng(0)
+    for index in range(21):
+        folder = tmp_path / "my-pictures" / ("dark" if index % 2 else "light")
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = random.integers(0, 60 if index % 2 else 255, (24, 30, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{index}.png")
+    Image.fromarray(pixels).save(tmp_path / "new.jpg")
+    return tmp_path
 
 
 @pytest.fixture

@@ -7,9 +7,7 @@ import sys
 from functools import wraps
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 import hitnet
 from hitnet import cli
@@ -23,19 +21,6 @@ RUN_HERE = [
 ]
 # Those that take too long are indented, perhaps over several lines.
 SHOWN = re.compile(r"^ {4}(?:torchrun .* -m )?(hitnet (?:.*\\\n)*.*)$", re.MULTILINE)
-
-
-@pytest.fixture
-def folder_of_pictures(tmp_path: Path) -> Path:
-    """An empty folder but for what the pages take for granted: my-pictures, a folder for each class, and new.jpg."""
-    random = np.random.default_rng(0)
-    for index in range(21):
-        folder = tmp_path / "my-pictures" / ("dark" if index % 2 else "light")
-        folder.mkdir(parents=True, exist_ok=True)
-        pixels = random.integers(0, 60 if index % 2 else 255, (24, 30, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / f"{index}.png")
-    Image.fromarray(pixels).save(tmp_path / "new.jpg")
-    return tmp_path
 
 
 @pytest.mark.parametrize("page", [page for page in RUN_HERE if Path(page).name not in ELSEWHERE])

@@ -7,10 +7,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 import hitnet
 from hitnet import cli, timm_encoder
@@ -108,13 +106,9 @@ def test_a_timm_that_cannot_be_loaded_is_explained_and_breaks_nothing_else(tmp_p
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_page_trains_on_the_command_line_and_every_verb_takes_the_run(tmp_path: Path, run_examples, capsys):
-    random = np.random.default_rng(0)
-    for index in range(20):
-        folder = tmp_path / "my-pictures" / ("dark" if index % 2 else "light")
-        folder.mkdir(parents=True, exist_ok=True)
-        pixels = random.integers(0, 60 if index % 2 else 255, (20, 20, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / f"{index}.png")
+def test_the_page_trains_on_the_command_line_and_every_verb_takes_the_run(
+    tmp_path: Path, folder_of_pictures: Path, run_examples, capsys
+):
     names = run_examples("docs/pytorch.md", tmp_path)
     assert names["net"].config.class_names == ("dark", "light")
     assert names["pictures"].shape == (10, 1, 28, 28)
@@ -125,7 +119,7 @@ def test_the_page_trains_on_the_command_line_and_every_verb_takes_the_run(tmp_pa
     assert (run.path / "plots" / "atlas" / "1-light.png").is_file()
     said = capsys.readouterr().out
     assert "mistakes in 4 images" in said
-    cli.predict(run.path, (folder / "19.png",))
+    cli.predict(run.path, (tmp_path / "my-pictures" / "dark" / "19.png",))
     assert re.search(r"19\.png │ (dark|light) ", capsys.readouterr().out)
     cli.export(run.path, "pt2")
     assert "decoder.pt2" in capsys.readouterr().out

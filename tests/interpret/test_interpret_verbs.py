@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ import torch
 from PIL import Image
 
 import hitnet
-from hitnet import cli
 from hitnet.data import load_dataset, to_float
 from hitnet.files import read_json
 from hitnet.interpret import multiply
@@ -24,18 +22,6 @@ from hitnet.training.loop import train
 @pytest.fixture
 def run(run_folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(run_folder, tmp_path / "run"))
-
-
-@pytest.fixture
-def hitnet_says(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Call the command line; what it prints, or the SystemExit it raises."""
-
-    def call(*arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["hitnet", *map(str, arguments)])
-        cli.main()
-        return capsys.readouterr().out
-
-    return call
 
 
 def test_a_finished_run_reports_the_quality_of_its_drawings(run_folder):

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from PIL import Image
 from tiny import snapshot, write_squares
 
 import hitnet
-from hitnet import cli
 from hitnet.data import load_dataset, to_float
 from hitnet.training.bounds import upper_bound
 from hitnet.training.calibration import calibrate_run, read_calibration
@@ -45,18 +43,6 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 @pytest.fixture
 def run(calm, tmp_path: Path) -> Path:
     return Path(shutil.copytree(calm(), tmp_path / "run"))
-
-
-@pytest.fixture
-def hitnet_says(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Call the command line; what it prints, or the SystemExit it raises."""
-
-    def call(*arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["hitnet", *map(str, arguments)])
-        cli.main()
-        return capsys.readouterr().out
-
-    return call
 
 
 @pytest.mark.parametrize("model", ["lenet5-hom", "lenet5"])
