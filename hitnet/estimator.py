@@ -19,6 +19,7 @@ from hitnet.model import Model, build, evaluating, find_recipe
 from hitnet.training import memory
 from hitnet.training.config import TrainConfig
 from hitnet.training.devices import choose_device
+from hitnet.training.evaluation import TEST_BATCH
 from hitnet.training.state import make_optimizer
 from hitnet.transplant import with_hit_or_miss
 
@@ -35,8 +36,6 @@ except ImportError as error:
 
 Array = npt.NDArray[Any]
 ImageShape = tuple[int, int, int]
-
-BATCH = 512  # images at once where nothing is learned
 
 
 class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
@@ -240,7 +239,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         """(N, …) -> (N, classes, dims)."""
         device = next(self.net_.parameters()).device
         with evaluating(self.net_):
-            return torch.cat([self.net_.capsules(part.to(device)).cpu() for part in inputs.split(BATCH)])
+            return torch.cat([self.net_.capsules(part.to(device)).cpu() for part in inputs.split(TEST_BATCH)])
 
     def _distances(self, inputs: Tensor) -> Tensor:
         """How far the capsule of each class lands from the centre: (N, …) -> (N, classes)."""
