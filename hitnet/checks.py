@@ -50,7 +50,8 @@ def check_images(images: Tensor, image_shape: tuple[int, int, int], dtype: torch
     if lowest != lowest:
         raise ValueError("images must be numbers in [0, 1], got NaN; look for broken files or a division by zero")
     if lowest < 0 or highest > 1:
-        remedy = "divide by 255" if 1 < highest <= 255 and lowest >= 0 else "undo any normalisation and scale to [0, 1]"
+        bytes_as_floats = lowest >= 0 and 2 <= highest <= 255
+        remedy = "divide by 255" if bytes_as_floats else "undo any normalisation and scale to [0, 1]"
         raise ValueError(f"images must lie in [0, 1], got values from {lowest:g} to {highest:g}; {remedy}")
 
 

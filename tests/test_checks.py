@@ -16,6 +16,7 @@ WRONG_IMAGES = {
     "doubles": (torch.rand(2, 1, 28, 28).double(), TypeError, r"must be torch.float32 like.*got torch.float64; use"),
     "numpy": (torch.rand(2, 1, 28, 28).numpy(), TypeError, r"must be a tensor, got ndarray; use torch.as_tensor"),
     "0 to 255": (torch.rand(2, 1, 28, 28) * 255, ValueError, r"must lie in \[0, 1\], got values from .* divide by 255"),
+    "a little too bright": (torch.rand(2, 1, 28, 28) + 0.02, ValueError, r"got values from .*; undo any normalisation"),
     "normalised": (torch.linspace(-2, 2, 1568).view(2, 1, 28, 28), ValueError, r"from -2 to 2; undo any normalisation"),
     "NaN": (
         torch.full((2, 1, 28, 28), torch.nan),

@@ -122,8 +122,9 @@ def quality(
     """Measure a network's drawings on images (float in [0, 1]) and their labels.
 
     `capsules` are the true class's, where they are known already. The single components, for each of which every image
-    is drawn once more, are measured on `component_images` of the images.
+    is drawn once more, are measured on `component_images` of the images, or on one of each class if that is more.
     """
+    component_images = min(max(component_images, model.head.num_classes), len(images))
     own = true_capsules(model, images, labels) if capsules is None else capsules
     variation = _within_classes(images, labels)
     generator = torch.Generator().manual_seed(seed)
@@ -137,7 +138,7 @@ def quality(
         prototypes_recognised=float((model.predict(drawn) == meant).float().mean()),
         samples_recognised=_samples_recognised(model, samples_per_class, generator),
         images=len(images),
-        component_images=min(component_images, len(images)),
+        component_images=component_images,
     )
 
 
@@ -160,7 +161,8 @@ class Measured(NamedTuple):
 
 
 def measure(model: Model, data: ImageSet, limit: int = 10_000) -> Measured:
-    """Measure on at most `limit` of the images."""
+    """Measure on at most `limit` of the images, or on one of each class if that is more."""
+    limit = max(limit, model.head.num_classes)
     if len(data) > limit:
         data = data.subset(stratified_subset(data.labels, limit, torch.Generator().manual_seed(0)))
     images = to_float(data.images)

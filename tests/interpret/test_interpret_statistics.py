@@ -73,6 +73,13 @@ def test_single_components_are_measured_on_a_part_of_many_images(ladder):
     assert found.component_gain == pytest.approx(whole.component_gain, abs=0.1)
 
 
+def test_with_more_classes_than_wanted_images_one_of_each_class_is_measured(ladder):
+    images, labels = pixels_near_half(60, classes=30)
+    assert quality(ladder(classes=30), images, labels, component_images=8).component_images == 30
+    found = measure(ladder(classes=30), ImageSet((images * 255).byte(), labels), limit=8)
+    assert found.quality.images == 30
+
+
 def test_measure_summarises_the_components_of_true_class_capsules(ladder):
     images, _ = pixels_near_half(200)
     data = ImageSet((images * 255).round().byte(), torch.zeros(200, dtype=torch.long))
