@@ -46,17 +46,17 @@ def all_tables(protocol: Protocol, failures: Failures) -> list[Table]:
         if not found:
             continue
         notes = [*protocol.scale.notes, *unfinished(grid, failures)]
-        table = grid_table(name, title, found, [READING, *notes])
+        table = grid_table(name, title, found, grid, [READING, *notes])
         tables.append(EXTRAS.get(name, lambda table, found, grid: table)(table, found, grid))
         if name == "table3" and pairs_of(found):
             tables.append(decrease_table(found, notes))
     return tables
 
 
-def grid_table(name: str, title: str, found: Samples, notes: list[str]) -> Table:
-    """Rows and columns as the protocol has them."""
+def grid_table(name: str, title: str, found: Samples, grid: Grid, notes: list[str]) -> Table:
+    """Rows and columns in the protocol's order, as far as there is something in them."""
     reported = paper.REPORTED.get(name, {})
-    columns = list(dict.fromkeys(column for _, column in found))
+    columns = sorted({column for _, column in found}, key=[column for _, column in grid].index)
     rows, records = [], []
     for row in dict.fromkeys(row for row, _ in found):
         cells = [row]

@@ -48,6 +48,13 @@ def test_table_1_has_mean_deviation_and_runs_beside_the_papers_numbers(laptop: P
     assert found.rows[3][5:] == ["0.30", "0.32"]
 
 
+def test_columns_keep_their_order_whichever_run_ends_first(laptop: Protocol):
+    for unit in laptop.grid("table1")["N1", CONSTANT].units:
+        shutil.rmtree(unit.path, ignore_errors=True)
+    write_json(laptop.grid("table1")["N1", FALLING].units[0].path / "result.json", {"test": {"error": 0.1}})
+    assert table(laptop, "table1").headings[1:5:2] == [CONSTANT, FALLING]
+
+
 def test_an_unfinished_run_counts_nowhere(laptop: Protocol):
     assert ("N1", FALLING) not in samples(laptop.grid("table1"))
     rows = list(csv.DictReader(io.StringIO(write_results(laptop).read_text())))
