@@ -71,7 +71,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/outliers"))
     args = parser.parse_args()
     rows = [measure(path, args.data_dir) for path in args.runs]
-    machine = describe_environment(torch.device("cpu"), torch.float32, 1, "the runs' own, and fashion-mnist")
+    data = {"data": "the runs' own, and fashion-mnist"}
+    machine = describe_environment(torch.device("cpu"), torch.float32, 1, data)
     write_json(args.out.with_suffix(".json"), {"machine": machine, "runs": rows})
     write_text(args.out.with_suffix(".md"), table(rows))
     console.print(table(rows), markup=False)

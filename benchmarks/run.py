@@ -222,7 +222,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/benchmark"))
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    machine = describe_environment(torch.device("cpu"), torch.float32, 1, "none: random images")
+    machine = describe_environment(torch.device("cpu"), torch.float32, 1, {"data": "none: random images"})
     found = {"machine": machine, **measure(args.rounds)}
     found["ratios"] = ratios(found)
     show(found)

@@ -64,6 +64,11 @@ def load_folder(
     return Dataset(root.resolve().name, whole.subset(train), whole.subset(test), tuple(names), tuple(notes))
 
 
+def folder_name(class_name: str) -> str:
+    """A class's name as a folder's; what no folder can be called makes way for a dash."""
+    return re.sub(r'[/\\:*?"<>|\x00]', "-", class_name).strip(". ") or "-"
+
+
 def natural_order(names: Iterable[str]) -> list[str]:
     """Sorted as people count: class2 before class10."""
 

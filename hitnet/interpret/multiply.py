@@ -1,7 +1,6 @@
 """A data set with more training images: those of hybrid augmentation beside the originals."""
 
 import io
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from hitnet.data import Dataset, ImageSet, to_float
+from hitnet.data.folder import folder_name
 from hitnet.files import write_bytes
 from hitnet.interpret import figures
 from hitnet.interpret.hybrid import HybridAugmentation
@@ -113,8 +113,8 @@ def _write_png(picture: Tensor, path: Path) -> None:
 
 
 def _folder_names(class_names: tuple[str, ...]) -> list[str]:
-    """Class names as folders; what no folder can be called makes way for a dash."""
-    names = [re.sub(r'[/\\:*?"<>|\x00]', "-", name).strip(". ") or "-" for name in class_names]
+    """Class names as folders, all different."""
+    names = [folder_name(name) for name in class_names]
     if len(set(map(str.casefold, names))) < len(names):
         raise ValueError("as folders some classes would have the same name; use --format npz")
     return names

@@ -1,5 +1,6 @@
 """What happens to training images after their shift: nothing, or deformations that a trained network makes of them."""
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,26 +10,26 @@ from torch import Tensor
 from hitnet.data import Dataset
 from hitnet.interpret.hybrid import HybridAugmentation
 from hitnet.model import Model, load
-from hitnet.training.config import TrainConfig
 from hitnet.training.devices import Team
 
 Augmentation = Callable[[Tensor, Tensor], Tensor]
 """(images, labels) -> images"""
 
 
-def make_augmentation(
-    config: TrainConfig, data: Dataset, generator: torch.Generator, device: torch.device, team: Team
-) -> Augmentation:
-    """What the settings ask for. All that is random comes from the run's generator, so that resuming repeats it."""
-    if config.teacher is None:
+def make_augmentation(teacher: Model | None, fraction: float, generator: torch.Generator, team: Team) -> Augmentation:
+    """A `fraction` of each batch deformed by the teacher, if there is one.
+
+    All that is random comes from the run's generator, so that resuming repeats it.
+    """
+    if teacher is None:
         return lambda images, labels: images
-    hybrid = HybridAugmentation(load_teacher(config.teacher, data).to(device))
+    hybrid = HybridAugmentation(teacher)
 
     def augment(images: Tensor, labels: Tensor) -> Tensor:
         # One number a batch: processes with differently many images leave the shared generator in the same state.
         seed = int(torch.randint(2**62, (), generator=generator)) + team.rank
         # The batch is shuffled, so its first images are a random choice.
-        count = round(config.hybrid_fraction * len(images))
+        count = round(fraction * len(images))
         if count == 0:
             return images
         new = hybrid(images[:count], labels[:count], torch.Generator().manual_seed(seed))
@@ -51,3 +52,12 @@ def load_teacher(path: Path, data: Dataset) -> Model:
             f"against {', '.join(data.class_names[:5])}, …; train it on the same classes"
         )
     return teacher.requires_grad_(False)
+
+
+def fingerprint(model: Model) -> str:
+    """16 hex digits that change with any weight."""
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(value.cpu().contiguous().numpy().data)
+    return digest.hexdigest()[:16]

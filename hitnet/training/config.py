@@ -97,6 +97,8 @@ class TrainConfig(NetworkOptions, RunOptions):
             raise ValueError(f"hybrid_fraction must lie in [0, 1], got {self.hybrid_fraction}; 1 deforms every image")
         if (self.augment == "hybrid") != (self.teacher is not None):
             raise ValueError("augment hybrid and a teacher go together: --augment hybrid --teacher RUN")
+        if self.hybrid_fraction != 1 and self.augment != "hybrid":
+            raise ValueError("hybrid_fraction does nothing without a teacher: --augment hybrid --teacher RUN")
         if self.augment == "none" and self.flip:
             raise ValueError("augment none leaves the images as they are, flip mirrors them; choose one of them")
         if self.patience and not self.validation:

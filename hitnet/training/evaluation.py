@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hitnet.data import Batches, Dataset, ImageSet, load_dataset
+from hitnet.data.folder import folder_name
 from hitnet.files import write_json
 from hitnet.model import Model, evaluating, load
 from hitnet.training.config import TrainConfig
@@ -118,12 +119,25 @@ def data_for(run: Run, model: Model, source: str | None = None, data_dir: Path |
             f"{run.path} knows {len(names)} classes of images of shape {expected}, got {data.num_classes} classes of "
             f"{data.image_shape} in {data.name}; choose data of the same kind"
         )
-    if data.class_names != names:
-        note = (
-            f"the classes of {data.name} have other names, {_listed(data.class_names)}; taken in the order of the run's"
+    return data if data.class_names == names else _as_classes_of(run, data, names)
+
+
+def _as_classes_of(run: Run, data: Dataset, names: tuple[str, ...]) -> Dataset:
+    """Labels counted as the run counts them: by the classes' names, or by their order where no name is known."""
+    known = {folder_name(name): index for index, name in enumerate(names)}
+    found = [known.get(folder_name(name)) for name in data.class_names]
+    if all(index is None for index in found):
+        other = f"the classes of {data.name} have other names, {_listed(data.class_names)}"
+        return replace(data, notes=(*data.notes, f"{other}; taken in the order of the run's"))
+    if set(found) != set(range(len(names))):
+        missing = [name for name, index in zip(data.class_names, found, strict=True) if index is None]
+        raise ValueError(
+            f"{run.path} knows some classes of {data.name}, but not {_listed(tuple(missing))}; "
+            f"give them the names that it knows: {_listed(names)}"
         )
-        data = replace(data, notes=(*data.notes, note))
-    return data
+    place = torch.tensor(found)
+    train, test = (ImageSet(part.images, place[part.labels]) for part in (data.train, data.test))
+    return replace(data, train=train, test=test, class_names=names)
 
 
 def _listed(names: tuple[str, ...], most: int = 5) -> str:

@@ -14,7 +14,7 @@ from hitnet.data import Batches, Dataset, ImageSet, stratified_split, stratified
 from hitnet.files import sweep
 from hitnet.interpret.snapshots import write_snapshot
 from hitnet.model import Loss
-from hitnet.training.augmentation import Augmentation, make_augmentation
+from hitnet.training.augmentation import Augmentation, fingerprint, load_teacher, make_augmentation
 from hitnet.training.config import TrainConfig
 from hitnet.training.devices import Team, autocast, choose_device, choose_precision, join_team
 from hitnet.training.evaluation import evaluate, load_data
@@ -33,8 +33,10 @@ def train(config: TrainConfig, *, watcher: Watcher | None = None, overwrite: boo
     """Train a new network into a new run folder."""
     with prepare(config) as job:
         run = Run.named(config, job.data.name)
+        if config.teacher is not None and config.teacher.resolve().is_relative_to(run.path.resolve()):
+            raise ValueError(f"{run.path} is the teacher itself and would be replaced; choose another --seed or --out")
         if job.team.leads:
-            environment = describe_environment(job.device, job.precision, job.team.size, job.data.fingerprint)
+            environment = describe_environment(job.device, job.precision, job.team.size, job.fingerprints)
             run.create(config, environment, overwrite=overwrite)
         return _train(run, job, watcher or Watcher())
 
@@ -46,7 +48,7 @@ def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
         (run.path / FILE).unlink(missing_ok=True)  # a kill may have come just before
         raise ValueError(f"{run.path} is finished, there is nothing to resume; see its result.json")
     with prepare(run.config) as job:
-        run.check_data(job.data.fingerprint)
+        run.check_same(job.fingerprints)
         job.state.restore(run)
         if job.team.leads:
             sweep(run.path)
@@ -59,6 +61,8 @@ class Job:
 
     config: TrainConfig
     data: Dataset
+    fingerprints: dict[str, str]
+    """What must be the same again when the run is resumed: data, and teacher if there is one."""
     batches: Batches
     augment: Augmentation
     held_out: dict[str, ImageSet]
@@ -90,14 +94,18 @@ def prepare(config: TrainConfig) -> Iterator[Job]:
             rank=team.rank,
             world_size=team.size,
         )
-        augment = make_augmentation(config, data, state.generator, device, team)
+        fingerprints, teacher = {"data": data.fingerprint}, None
+        if config.teacher is not None:
+            teacher = load_teacher(config.teacher, data).to(device)
+            fingerprints["teacher"] = fingerprint(teacher)
+        augment = make_augmentation(teacher, config.hybrid_fraction, state.generator, team)
         if config.snapshots and state.model.decoder is None:
             raise ValueError(f"{config.model} has no decoder, so there is nothing to keep; leave --snapshots out")
         tracker = make_tracker(config, team)
         held_out = {"test": data.test.to(device)}
         if validation is not None:
             held_out = {"validation": validation, **held_out}
-        yield Job(config, data, batches, augment, held_out, state, device, precision, team, tracker)
+        yield Job(config, data, fingerprints, batches, augment, held_out, state, device, precision, team, tracker)
 
 
 def _train(run: Run, job: Job, watcher: Watcher) -> Run:

@@ -69,14 +69,15 @@ class Run:
             raise FileNotFoundError(f"there is no run in {run.path}: expected args.json; `hitnet runs` lists the runs")
         return run
 
-    def check_data(self, fingerprint: str) -> None:
-        """Refuse to go on with other images than those the run began with."""
-        before = read_json(self.path / "env.json").get("data")
-        if before != fingerprint:
-            raise ValueError(
-                f"the data of {self.path} changed since it began (fingerprint {before}, now {fingerprint}); "
-                "bring the former data back, or start a new run"
-            )
+    def check_same(self, fingerprints: dict[str, str]) -> None:
+        """Refuse to go on with another data set or teacher than the run began with."""
+        environment = read_json(self.path / "env.json")
+        for what, now in fingerprints.items():
+            if (before := environment.get(what)) != now:
+                raise ValueError(
+                    f"the {what} of {self.path} changed since it began (fingerprint {before}, now {now}); "
+                    f"bring the former {what} back, or start a new run"
+                )
 
     @property
     def config(self) -> TrainConfig:
@@ -118,7 +119,7 @@ def find_runs(folder: Path) -> list[Run]:
 
 
 def describe_environment(
-    device: torch.device, precision: torch.dtype, processes: int, fingerprint: str
+    device: torch.device, precision: torch.dtype, processes: int, fingerprints: dict[str, str]
 ) -> dict[str, Any]:
     """What somebody needs to know to get the same numbers again."""
     return {
@@ -134,7 +135,7 @@ def describe_environment(
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "precision": str(precision).removeprefix("torch."),
         "git": _git_commit(),
-        "data": fingerprint,
+        **fingerprints,
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }

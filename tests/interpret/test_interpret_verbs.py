@@ -15,8 +15,10 @@ from hitnet.files import read_json
 from hitnet.interpret import multiply
 from hitnet.interpret.atlas import file_name
 from hitnet.interpret.snapshots import read_evolution
+from hitnet.training.augmentation import make_augmentation
 from hitnet.training.config import TrainConfig
-from hitnet.training.loop import train
+from hitnet.training.devices import Team
+from hitnet.training.loop import Watcher, resume, train
 
 
 @pytest.fixture
@@ -180,17 +182,16 @@ def settings(tmp_path: Path, **options: object) -> TrainConfig:
     return TrainConfig(**{**base, **options})  # type: ignore[arg-type]
 
 
+class Stop(Watcher):
+    def epoch_ended(self, row: dict[str, float]) -> None:
+        raise KeyboardInterrupt
+
+
 def weights(run: Path) -> dict[str, torch.Tensor]:
     return hitnet.load(run).state_dict()
 
 
 def test_a_hybrid_run_repeats_itself_and_resumes_to_the_same_weights(run_folder, tmp_path):
-    from hitnet.training.loop import Watcher, resume
-
-    class Stop(Watcher):
-        def epoch_ended(self, row: dict[str, float]) -> None:
-            raise KeyboardInterrupt
-
     options = {"augment": "hybrid", "teacher": run_folder, "hybrid_fraction": 0.5, "snapshots": True}
     whole = train(settings(tmp_path / "whole", **options))
     with pytest.raises(KeyboardInterrupt):
@@ -202,6 +203,29 @@ def test_a_hybrid_run_repeats_itself_and_resumes_to_the_same_weights(run_folder,
     assert first.read_bytes() == second.read_bytes()
     plain = train(settings(tmp_path / "plain"))
     assert any(not torch.equal(value, weights(plain.path)[name]) for name, value in weights(whole.path).items())
+
+
+def test_a_run_that_would_replace_its_teacher_is_refused(run_folder, tmp_path):
+    teacher = Path(shutil.copytree(run_folder, tmp_path / "mnist-mini" / "lenet5-hom-s0"))
+    with pytest.raises(ValueError, match=r"is the teacher itself and would be replaced; choose another --seed"):
+        train(settings(tmp_path, augment="hybrid", teacher=teacher), overwrite=True)
+    assert (teacher / "result.json").is_file()
+
+
+def test_a_run_whose_teacher_changed_is_not_resumed(run_folder, tmp_path):
+    teacher = Path(shutil.copytree(run_folder, tmp_path / "teacher"))
+    with pytest.raises(KeyboardInterrupt):
+        train(settings(tmp_path / "runs", augment="hybrid", teacher=teacher), watcher=Stop())
+    hitnet.create_model("lenet5-hom", capsule_dim=4).save(teacher / "model")
+    with pytest.raises(ValueError, match=r"the teacher of .* changed since it began .* start a new run"):
+        resume(tmp_path / "runs" / "mnist-mini" / "lenet5-hom-s0")
+
+
+def test_the_fraction_of_a_batch_that_is_not_deformed_stays_as_it_is(ladder):
+    teacher, images = ladder(), torch.full((10, 1, 4, 5), 0.5)
+    augment = make_augmentation(teacher, 0.3, torch.Generator().manual_seed(0), Team())
+    changed = (augment(images, torch.zeros(10, dtype=torch.long)) != images).flatten(1).any(1)
+    assert changed.tolist() == [True] * 3 + [False] * 7
 
 
 def test_augment_none_is_a_run_without_shifts(tmp_path):
@@ -218,6 +242,7 @@ def test_augment_none_is_a_run_without_shifts(tmp_path):
         ({"teacher": Path("runs")}, "go together"),
         ({"augment": "none", "flip": True}, "choose one"),
         ({"hybrid_fraction": 1.5}, "hybrid_fraction must lie in"),
+        ({"hybrid_fraction": 0.5}, "does nothing without a teacher"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(options, message):

@@ -133,6 +133,26 @@ class TestEvaluationOnOtherData:
         assert any("other names, left, middle, right" in note for note in content["notes"])
         assert file.name == "eval-named.json"
 
+    def test_takes_classes_in_another_order_by_their_names(self, settings: Settings, tmp_path: Path):
+        arrays = dict(np.load(settings().data))
+        names = np.array(["left", "mid/dle", "right"])
+        np.savez(tmp_path / "named.npz", **arrays, class_names=names)
+        run = hitnet.train(settings(epochs=1, data=str(tmp_path / "named.npz")))
+        turned = {name: (arrays[name] + 1) % 3 for name in ("y_train", "y_test")}
+        # As a folder would have them: no slash.
+        folders = np.array(["right", "left", "mid-dle"])
+        np.savez(tmp_path / "turned.npz", **{**arrays, **turned}, class_names=folders)
+        content, _ = evaluate_run(run.path, str(tmp_path / "turned.npz"))
+        assert content["confusion"] == run.result["test"]["confusion"]
+
+    def test_refuses_classes_of_which_only_some_are_known(self, settings: Settings, tmp_path: Path):
+        arrays = dict(np.load(settings().data))
+        for name, last in (("named", "right"), ("other", "up")):
+            np.savez(tmp_path / f"{name}.npz", **arrays, class_names=np.array(["left", "middle", last]))
+        run = hitnet.train(settings(epochs=1, data=str(tmp_path / "named.npz")))
+        with pytest.raises(ValueError, match=r"but not up; give them the names that it knows: left, middle, right"):
+            evaluate_run(run.path, str(tmp_path / "other.npz"))
+
     def test_refuses_another_number_of_classes(self, settings: Settings, tmp_path: Path):
         run = hitnet.train(settings(epochs=1))
         with pytest.raises(ValueError, match="knows 3 classes .* got 2 classes"):
