@@ -279,6 +279,7 @@ def augment(
     else:
         with console.progress("augmenting", len(images.train)) as done:
             path = multiply.write_augmented(opened.model, images, out, per_image, tweak, seed, format, done)
+        console.say("train on them without --validation: what it holds out would have near copies among the rest")
     console.say(f"written to {path}")
 
 

@@ -109,10 +109,13 @@ def show_result(run: Run) -> None:
         found = Quality.from_json(result["quality"])
         _add(table, "variation within classes explained (R²)", f"{found.r2:.2f}")
         _add(table, "prototypes recognised as their class", f"{100 * found.prototypes_recognised:.0f} %")
+        _add(table, "random samples recognised", f"{100 * found.samples_recognised:.1f} %")
     _add(table, "run folder", str(run.path))
     pictures = sorted((run.path / "plots").glob("*.png"))
     _add(table, "pictures", f"{', '.join(path.name for path in pictures)} in its plots/")
     _show(table)
+    if result["decoder"]:
+        show_components(found)
     folder = shlex.quote(str(run.path))
     say(f"next: hitnet predict {folder} PICTURE.png")
     if result["decoder"]:
@@ -177,7 +180,7 @@ def show_cards(cards: Sequence[Card]) -> None:
 
 
 def show_quality(found: Quality, title: str) -> None:
-    """What the capsules explain, in all and component by component, the most telling first."""
+    """What the capsules explain, in all and component by component."""
     table = _table(["", ""], "lr", title)
     table.show_header = False
     _add(table, "variation within classes explained (R²)", f"{found.r2:.3f}")
@@ -185,10 +188,16 @@ def show_quality(found: Quality, title: str) -> None:
     _add(table, "random samples recognised", f"{100 * found.samples_recognised:.1f} %")
     _add(table, "measured on test images", f"{found.images:,}")
     _show(table)
-    table = _table(["component", "explains alone", "changes a pixel by up to"], "lrr")
+    show_components(found)
+
+
+def show_components(found: Quality) -> None:
+    """Each component by itself, the others at the centre; the most telling first."""
+    table = _table(["component", "R² alone", "more than the prototype", "changes a pixel by up to"], "lrrr")
     for feature in found.by_importance:
         name = f"c{feature} (dead)" if feature in found.dead else f"c{feature}"
-        _add(table, name, f"{100 * found.component_gain[feature]:.1f} %", f"{100 * found.sweep_change[feature]:.0f} %")
+        r2 = (f"{found.component_r2[feature]:.3f}", f"{found.component_gain[feature]:+.3f}")
+        _add(table, name, *r2, f"{100 * found.sweep_change[feature]:.0f} %")
     _show(table)
     say(f"dead components: {', '.join(f'c{feature}' for feature in found.dead) or 'none'}")
 

@@ -30,6 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.modules.module import _has_any_global_hook
 
 __all__ = ["SpectralConv2d", "conv_relu_conv"]
 
@@ -287,12 +288,14 @@ def output_size(conv: nn.Conv2d, shape: Sequence[int]) -> tuple[int, int] | None
 def is_traced() -> bool:
     """Whether the calls are recorded, transformed or cast by something that should see the plain convolution."""
     exported = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
-    return exported or torch._C._are_functorch_transforms_active() or torch.is_autocast_enabled("cpu")
+    transformed = torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+    return exported or transformed or torch.is_autocast_enabled("cpu")
 
 
 def has_hooks(module: nn.Module) -> bool:
     """Whether somebody watches or changes what goes in or out."""
-    return any(getattr(module, f"_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre"))
+    kinds = ("forward", "forward_pre", "backward", "backward_pre")
+    return bool(_has_any_global_hook()) or any(getattr(module, f"_{kind}_hooks") for kind in kinds)
 
 
 class Cache(NamedTuple):

@@ -365,3 +365,23 @@ def test_hooks_see_both_convolutions():
         conv.register_forward_hook(lambda module, inputs, output: seen.append(module))
     conv_relu_conv(torch.rand(2, 1, 20, 20), first, second)
     assert seen == [first, second]
+
+
+def test_hooks_on_all_modules_see_both_convolutions():
+    first, second = nn.Conv2d(1, 32, 5), forced(32, 4, 5)
+    seen = []
+    handle = nn.modules.module.register_module_forward_hook(lambda module, inputs, output: seen.append(module))
+    try:
+        conv_relu_conv(torch.rand(2, 1, 20, 20), first, second)
+    finally:
+        handle.remove()
+    assert seen == [first, second]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own forward mode uses it
+def test_forward_mode_derivatives_are_those_of_the_plain_convolution():
+    conv, x, tangent = forced(3, 4, 5), torch.rand(2, 3, 12, 12), torch.rand(2, 3, 12, 12)
+    with torch.autograd.forward_ad.dual_level():
+        found = conv(torch.autograd.forward_ad.make_dual(x, tangent))
+        derivative = torch.autograd.forward_ad.unpack_dual(found).tangent
+    torch.testing.assert_close(derivative, F.conv2d(tangent, conv.weight))

@@ -10,7 +10,7 @@ from torch import Tensor
 from hitnet.checks import check_labels
 from hitnet.data import ImageSet, stratified_subset, to_float
 from hitnet.heads import HitOrMissHead
-from hitnet.interpret.prototypes import CENTRE, all_deformations, draw, prototypes, sample, sweep_values, unit
+from hitnet.interpret.prototypes import CENTRE, all_deformations, draw, prototypes, sample, unit
 from hitnet.model import Model, evaluating
 
 BATCH = 128  # what larger ones would gain is lost to the cache
@@ -75,7 +75,7 @@ class Quality:
     component_gain: list[float]
     """What each component adds to that while the others stay at the centre."""
     sweep_change: list[float]
-    """Mean over the classes of the largest change of any pixel (0..1) while the component is swept."""
+    """The largest change of any pixel (0..1) of any class while the component is swept."""
     prototypes_recognised: float
     """Share of prototypes that the network itself takes for their class."""
     samples_recognised: float
@@ -87,12 +87,12 @@ class Quality:
 
     @property
     def component_r2(self) -> list[float]:
-        """R² with one component as it is and the others at the centre."""
+        """R² with one component as it is and the others at the centre: the prototypes' on all images, and its gain."""
         return [self.prototype_r2 + gain for gain in self.component_gain]
 
     @property
     def by_importance(self) -> list[int]:
-        """Components, the one that explains most first."""
+        """Components, the one that adds most first."""
         return sorted(range(len(self.component_gain)), key=lambda feature: -self.component_gain[feature])
 
     @property
@@ -232,12 +232,11 @@ def _samples_recognised(model: Model, per_class: int, generator: torch.Generator
 
 
 def _sweep_changes(model: Model) -> list[float]:
-    ends = sweep_values(model, steps=3)
     changes = [
         (pictures.amax(1) - pictures.amin(1)).flatten(1).amax(1)
-        for pictures in (all_deformations(model, index, ends) for index in range(model.head.num_classes))
+        for pictures in (all_deformations(model, index) for index in range(model.head.num_classes))
     ]
-    return torch.stack(changes).mean(0).tolist()
+    return torch.stack(changes).amax(0).tolist()
 
 
 def _distance_to_gaussian(values: Tensor, deviation: float) -> Tensor:

@@ -37,5 +37,7 @@ def reopen(path: Path) -> Reopened:
     """The run in a folder, if its network draws."""
     run, model = Run.open(path), load(path)
     if model.decoder is None:
-        raise ValueError(f"{model.config.name} in {path} has no decoder, so it cannot draw; train one with --decoder")
+        raise ValueError(
+            f"{model.config.name} in {path} has no decoder, so it cannot draw; train one with --decoder standardised"
+        )
     return Reopened(run, model)

@@ -57,6 +57,24 @@ def test_a_component_that_the_decoder_ignores_is_dead_and_comes_last(ladder):
     assert found.sweep_change == pytest.approx([0.2, 0.2, 0, 0.2], abs=1e-6)  # 4 units of 0.05
 
 
+def test_a_component_that_moves_one_class_or_only_midway_is_not_dead(ladder):
+    images, labels = pixels_near_half()
+    model = ladder()
+
+    def picky(capsules, indices):
+        pictures = torch.full((len(capsules), 1, 4, 5), 0.5)
+        own = capsules[torch.arange(len(capsules)), indices]
+        pictures[:, 0, 0, 0] = torch.where(indices == 2, own[:, 0], 0.5)
+        # The same at the centre and at both ends, two units of 0.05 away.
+        pictures[:, 0, 0, 1] = (20 * torch.pi * (own[:, 1] - 0.5)).sin().abs()
+        return pictures
+
+    model.decoder.forward = picky
+    found = quality(model, images, labels)
+    assert found.dead == [2, 3]
+    assert found.sweep_change[0] == pytest.approx(0.2, abs=1e-6)
+
+
 def test_quality_survives_json(ladder):
     images, labels = pixels_near_half()
     found = quality(ladder(), images, labels)

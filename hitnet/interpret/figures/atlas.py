@@ -42,10 +42,8 @@ def class_page(model: Model, class_index: int, quality: Quality | None = None) -
     labels = [_component(feature, quality) for feature in order]
     name = model.config.class_names[class_index]
     pictures = all_deformations(model, class_index)[torch.tensor([*order])]
-    explained = (
-        "" if quality is None else "; beside its name: how much of the variation within classes it explains alone"
-    )
-    note = f"One component moves in each row{explained}."
+    added = "" if quality is None else "; beside its name: what it adds to the explained variation within classes"
+    note = f"One component moves in each row{added}."
     return _sweep_grid(model, pictures, labels, f"“{name}” and its deformations", note)
 
 
@@ -90,8 +88,7 @@ def _draw_sweeps(axes: Any, model: Model, pictures: Tensor, labels: Sequence[str
     frame(axes, (middle * pitch - GAP / 2, -GAP / 2), pitch, len(canvas) + GAP, BLUE)
     for row, label in enumerate(labels):
         place = row * (height + GAP) + (height - 1) / 2
-        colour = GREY if label.endswith("dead") else "black"
-        axes.text(-0.3 * width, place, label, ha="right", va="center", fontsize=8, color=colour)
+        axes.text(-0.3 * width, place, label, ha="right", va="center", fontsize=8)
     units = (sweep_values(model, steps) - CENTRE) / unit(model)
     for column, value in enumerate(units.tolist()):
         words = "prototype" if column == middle else f"{value:+.2g}".replace("-", "−")

@@ -37,8 +37,8 @@ def decision_card(found: Explanation) -> Figure:
     name = f"“{shortened(found.class_name, 11)}”"
     reach = max(0.25, float(found.residual.mean(0).abs().max()))
     show(_axes(figure, 0, top, "the image"), found.image)
-    show(_axes(figure, 1, top, f"prototype\nof {name}"), found.prototype)
-    show(_axes(figure, 2, top, "deformed:\nreconstruction", BLUE), found.reconstruction)
+    show(_axes(figure, 1, top, f"prototype\nof {name}", BLUE), found.prototype)
+    show(_axes(figure, 2, top, "deformed:\nreconstruction"), found.reconstruction)
     show_difference(_axes(figure, 3, top, "what is left:\nresidual"), found.residual, reach)
     rival = f"“{shortened(found.rival_name, 11)}”"
     show(_axes(figure, 4, top, f"next best:\n{rival}", ORANGE), found.rival_prototype)
@@ -57,13 +57,11 @@ def decision_card(found: Explanation) -> Figure:
     return figure
 
 
-def _axes(figure: Figure, column: int, top: float, title: str, frame: str | None = None) -> Any:
+def _axes(figure: Figure, column: int, top: float, title: str, colour: str = "black") -> Any:
     left = 0.15 + column * PITCH
     place = (left / WIDTH, 1 - (top + PICTURE) / HEIGHT, PICTURE / WIDTH, PICTURE / HEIGHT)
     axes = figure.add_axes(place)
-    axes.set_title(title, fontsize=9, pad=4)
-    for spine in axes.spines.values():
-        spine.set(color=frame or GREY, linewidth=2 if frame else 0.6)
+    axes.set_title(title, fontsize=9, pad=4, color=colour)
     return axes
 
 
