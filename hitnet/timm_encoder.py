@@ -1,11 +1,12 @@
 """Any network of timm as an encoder: timm/resnet18, timm/convnext_atto, … timm itself is loaded when one is made."""
 
 import difflib
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hitnet.encoders import Encoder, ImageShape
 
@@ -31,7 +32,7 @@ class TimmEncoder(Encoder):
         except (RuntimeError, ValueError, TypeError, AssertionError, ArithmeticError) as error:
             raise ValueError(
                 f"{PREFIX}{name} cannot take images of shape {image_shape} ({error}); "
-                "resize them, with --image-size 32 say, or choose another network"
+                "resize them with --image-size (most take 32), or choose another network"
             ) from error
 
     def forward(self, images: Tensor) -> Tensor:
@@ -40,11 +41,35 @@ class TimmEncoder(Encoder):
     @torch.no_grad()
     def _count_features(self, image_shape: ImageShape) -> int:
         """By a trial: timm's own `num_features` is not always what comes out."""
+        convolutions = [part for part in self.module.modules() if isinstance(part, nn.Conv2d)]
+        hooks = [part.register_forward_hook(_check_patches(image_shape)) for part in convolutions]
         features = self.eval()(torch.zeros(1, *image_shape))
         self.train()
+        for hook in hooks:
+            hook.remove()
         if features.dim() != 2:
             raise ValueError(f"it gives features of shape {tuple(features.shape)}, not (batch, features)")
         return features.shape[1]
+
+
+def _check_patches(image_shape: ImageShape) -> Callable[[nn.Conv2d, tuple[Tensor], Tensor], None]:
+    """A hook for convolutions: one that cuts the image into patches must not leave the rest beside them unseen."""
+
+    def check(patches: nn.Conv2d, inputs: tuple[Tensor], output: Tensor) -> None:
+        # A stride of 2 is an ordinary convolution's, which leaves out one row of pixels at most.
+        if inputs[0].shape[1:] != image_shape or min(patches.stride) <= 2:
+            return
+        for axis, side in enumerate(image_shape[1:]):
+            size, stride = patches.kernel_size[axis], patches.stride[axis]
+            unseen = side - (stride * (output.shape[2 + axis] - 1) + size - int(patches.padding[axis]))
+            if unseen > 0:
+                fitting = side - unseen + (stride if 2 * unseen >= stride else 0)
+                raise ValueError(
+                    f"patches of {size} pixels leave the last {unseen} of {side} unseen; "
+                    f"the nearest side that fits is {fitting}"
+                )
+
+    return check
 
 
 def load_timm() -> Any:

@@ -81,11 +81,31 @@ def test_a_network_by_name_is_the_transplanted_one_and_its_folder_is_enough_to_l
         ("timm/hf-hub:somebody/something", {}, "there is no model 'timm/hf-hub:somebody/something'"),
         ("timm/densenet121", {"image_shape": (1, 8, 8)}, r"timm/densenet121 cannot take images of shape \(1, 8, 8\)"),
         ("timm/resnet18", {"width": 8}, "timm/resnet18 has a width of its own, got 8"),
+        (
+            "timm/vit_tiny_patch16_224",
+            {"image_shape": (1, 32, 40)},
+            r"patches of 16 pixels leave the last 8 of 40 unseen; the nearest side that fits is 48\); .*--image-size",
+        ),
+        ("timm/vit_tiny_patch16_224", {"image_shape": (1, 28, 28)}, "last 12 of 28 unseen.* fits is 32"),
+        ("timm/eva02_tiny_patch14_224", {"image_shape": (3, 32, 32)}, "last 4 of 32 unseen.* fits is 28"),
+        ("timm/pit_ti_224", {"image_shape": (1, 28, 28)}, "patches of 16 pixels leave the last 4 of 28.* fits is 32"),
+        ("timm/convnext_atto", {"image_shape": (1, 33, 33)}, "patches of 4 pixels leave the last 1 of 33.* fits is 32"),
     ],
 )
 def test_what_cannot_be_made_is_explained(name: str, options: dict[str, object], message: str):
     with pytest.raises(ValueError, match=message):
         hitnet.create_model(name, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "side"),
+    [("vit_tiny_patch16_224", 32), ("eva02_tiny_patch14_224", 28), ("pit_ti_224", 24), ("pvt_v2_b0", 30)],
+)
+def test_patches_that_fill_the_image_see_every_pixel(name: str, side: int):
+    net = hitnet.create_model(f"timm/{name}", (1, side, side), decoder="none").eval()
+    images = torch.rand(2, 1, side, side, requires_grad=True)
+    net(images).scores.sum().backward()
+    assert images.grad.any(dim=0).all()
 
 
 def test_a_missing_timm_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch):
