@@ -1,6 +1,7 @@
 """HoM in any other network: its last fully connected layer and softmax make room for a Hit-or-Miss head."""
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -23,9 +24,10 @@ def with_hit_or_miss(
 ) -> Model:
     """Swap the last Linear of any classifier for HoM; the module itself, changed, is the encoder of the new model.
 
-    `classifier` names that Linear where it cannot be told; a softmax module right behind it goes too. With
+    `classifier` names that Linear where it cannot be told; a softmax module that works on its output goes too. With
     `image_shape` the model gets a decoder, and its images must lie in [0, 1]: a normalisation belongs inside the
-    module. `options` are the other fields of `ModelConfig`.
+    module. Without it, what follows the classifier is looked for at the first images, and only a softmax beside it in a
+    Sequential goes. `options` are the other fields of `ModelConfig`.
 
         >>> plain = nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
         >>> with_hit_or_miss(plain, num_classes=10)(torch.rand(2, 1, 28, 28)).scores.shape
@@ -46,17 +48,23 @@ def with_hit_or_miss(
     if module is linear:
         return Model(Backbone(nn.Identity(), linear.in_features, name), head, decoder, config)
 
-    taken_out = {place: module.get_submodule(place) for place in _classifier_and_softmax(module, name)}
-    for place in taken_out:
-        _put(module, place, nn.Identity())
-    encoder = Backbone(module, linear.in_features, name)
-    if config.image_shape is not None:
-        try:
-            encoder.check_that_nothing_follows(_ramp(config.image_shape).to(linear.weight))
-        except Exception:
-            for place, part in taken_out.items():
-                _put(module, place, part)
+    image = None if config.image_shape is None else _ramp(config.image_shape).to(linear.weight)
+    encoder, taken_out = Backbone(module, linear.in_features, name), dict[str, nn.Module]()
+    try:
+        for place in [name, *_softmax_behind(module, name, image)]:
+            taken_out[place] = module.get_submodule(place)
+            _put(module, place, nn.Identity())
+        if image is not None:
+            encoder.check_that_nothing_follows(image)
+    except Exception as error:
+        for place, part in taken_out.items():
+            _put(module, place, part)
+        if not isinstance(error, RuntimeError):
             raise
+        raise ValueError(
+            f"without {name!r} the module cannot take images of shape {config.image_shape}: {error}"
+            "; check image_shape, or name the right Linear with classifier='name'"
+        ) from error
     return Model(encoder, head, decoder, config)
 
 
@@ -83,8 +91,34 @@ class Backbone(Encoder):
     def __init__(self, module: nn.Module, num_features: int, classifier: str) -> None:
         super().__init__()
         self.module, self.num_features, self.classifier = module, num_features, classifier
+        self.nothing_follows = False
 
     def forward(self, images: Tensor) -> Tensor:
+        # Looking costs a pass, so it is done once; a graph that is being made has no values to look at.
+        if not torch.compiler.is_compiling() and not self.nothing_follows:
+            self.check_that_nothing_follows(images)
+        return self._features(images)
+
+    @torch.no_grad()
+    def check_that_nothing_follows(self, images: Tensor) -> None:
+        """HoM sees what the classifier saw, so the module must not work on the classifier's output any more."""
+        seen: list[Tensor] = []
+        place = self.module.get_submodule(self.classifier)
+        hook = place.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+        try:
+            with evaluating(self):
+                features = self._features(images)
+        finally:
+            hook.remove()
+        # Mostly the very same tensor, else one of another form or type.
+        if not seen or not (seen[-1] is features or torch.equal(seen[-1].to(features), features)):
+            raise ValueError(
+                f"the module goes on computing after {self.classifier!r} (a softmax, perhaps); "
+                "remove that, or name the right Linear with classifier='name'"
+            )
+        self.nothing_follows = True
+
+    def _features(self, images: Tensor) -> Tensor:
         features = self.module(images)
         if not isinstance(features, Tensor) or features.shape != (images.shape[0], self.num_features):
             got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
@@ -94,36 +128,32 @@ class Backbone(Encoder):
             )
         return features
 
-    @torch.no_grad()
-    def check_that_nothing_follows(self, image: Tensor) -> None:
-        """HoM sees what the classifier saw, so the module must not work on the classifier's output any more."""
-        seen: list[Tensor] = []
-        place = self.module.get_submodule(self.classifier)
-        hook = place.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
-        try:
-            with evaluating(self):
-                features = self(image)
-        except RuntimeError as error:
-            raise ValueError(
-                f"without {self.classifier!r} the module cannot take images of shape {tuple(image.shape[1:])}: {error}"
-                "; check image_shape, or name the right Linear with classifier='name'"
-            ) from error
-        finally:
+
+@torch.no_grad()
+def _softmax_behind(module: nn.Module, classifier: str, image: Tensor | None) -> list[str]:
+    """The names of the softmax modules that are given the classifier's output and nothing else.
+
+    The order in which parts were defined tells nothing: a softmax defined after the classifier may be an attention's.
+    """
+    softmaxes = {name: part for name, part in module.named_modules() if isinstance(part, (nn.Softmax, nn.LogSoftmax))}
+    if image is None:
+        parent, dot, _ = classifier.rpartition(".")
+        row = module.get_submodule(parent)
+        beside = [parent + dot + name for name, _ in row.named_children()] if isinstance(row, nn.Sequential) else []
+        return [name for before, name in pairwise(beside) if before == classifier and name in softmaxes]
+    outputs: list[Tensor] = []
+    given: dict[str, list[Tensor]] = {name: [] for name in softmaxes}
+    hooks = [module.get_submodule(classifier).register_forward_hook(lambda *call: outputs.append(call[2]))]
+    for name, part in softmaxes.items():
+        hooks.append(part.register_forward_pre_hook(lambda _part, inputs, name=name: given[name].extend(inputs)))
+    try:
+        with evaluating(module):
+            module(image)
+    finally:
+        for hook in hooks:
             hook.remove()
-        if not seen or not torch.equal(seen[-1], features):
-            raise ValueError(
-                f"the module goes on computing after {self.classifier!r} (a softmax, perhaps); "
-                "remove that, or name the right Linear with classifier='name'"
-            )
-
-
-def _classifier_and_softmax(module: nn.Module, classifier: str) -> list[str]:
-    """The names of the classifier and of the softmax right behind it, if there is one."""
-    names = [name for name, _ in module.named_modules()]
-    behind = names[names.index(classifier) + 1 :][:1]
-    # Only right behind: a softmax further on may belong to an attention that was defined after the classifier.
-    softmax = [name for name in behind if isinstance(module.get_submodule(name), (nn.Softmax, nn.LogSoftmax))]
-    return [classifier, *softmax]
+    ids = {id(output) for output in outputs}
+    return [name for name, tensors in given.items() if tensors and {id(tensor) for tensor in tensors} <= ids]
 
 
 def _put(module: nn.Module, place: str, part: nn.Module) -> None:

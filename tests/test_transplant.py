@@ -1,6 +1,8 @@
 """HoM in somebody else's network."""
 
 import copy
+import pickle
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -92,10 +94,55 @@ class HeadFirst(nn.Module):
         return self.head(self.attention(self.mix(x.flatten(1))))
 
 
+class Attention(nn.Module):
+    """Its softmax, defined right behind the classifier, weighs rows of pixels before it; a second one may end it."""
+
+    def __init__(self, ending: nn.Module | None = None) -> None:
+        super().__init__()
+        self.ending = ending or nn.Identity()
+        self.query, self.fc, self.softmax = nn.Linear(8, 16), nn.Linear(16, 10), nn.Softmax(dim=-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = self.query(x[:, 0])
+        return self.ending(self.fc((self.softmax(rows @ rows.mT) @ rows).mean(dim=1)))
+
+
+class OneSoftmaxForAll(Attention):
+    """The attention's softmax works on the classifier's output too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.softmax(super().forward(x))
+
+
+class Tutorial(nn.Module):
+    """As many tutorials write it: F.log_softmax(self.fc(x))."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.fc = nn.Linear(64, 20), nn.Linear(20, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.log_softmax(self.fc(self.hidden(x.flatten(1)).relu()), dim=1)
+
+
+class Reshaped(Tutorial):
+    """Nothing is computed after the classifier, though another tensor comes out."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.hidden(x.flatten(1)).relu()).unsqueeze(2).flatten(1).float()
+
+
+def named_log_softmax() -> nn.Sequential:
+    last = nn.Sequential(OrderedDict(fc=nn.Linear(20, 10), end=nn.LogSoftmax(dim=1)))
+    return nn.Sequential(OrderedDict(body=nn.Sequential(nn.Flatten(), nn.Linear(64, 20)), last=last))
+
+
 IMAGE_SHAPE = (1, 8, 8)
 MODULES = {
     "sequential": (plain, "3", 20),
     "log-softmax": (ending_with_log_softmax, "3", 20),
+    "named log-softmax": (named_log_softmax, "last.fc", 20),
+    "attention": (Attention, "fc", 16),
     "resnet": (TinyResNet, "fc", 8),
     "vit": (TinyViT, "head", 12),
     "nested": (Nested, "classifier.1", 6),
@@ -220,6 +267,7 @@ def unchanged(module: nn.Module, before: nn.Module) -> bool:
             {"classifier": "auxiliary"},
             r"without 'auxiliary' the module must return features.*got \(1, 10\)",
         ),
+        (OneSoftmaxForAll(), {}, r"goes on computing after 'fc' \(a softmax, perhaps\)"),
         (HeadFirst(), {}, r"without 'mix' the module cannot take images of shape \(1, 8, 8\): .*classifier='name'"),
         (plain(), {"image_shape": (1, 9, 9)}, r"cannot take images of shape \(1, 9, 9\): .*check image_shape"),
         (plain(), {"capsule_dims": 3}, r"no model option 'capsule_dims'; did you mean 'capsule_dim'\?"),
@@ -240,10 +288,63 @@ def test_a_wrong_module_is_found_at_the_first_images_where_no_shape_was_given():
         net(torch.rand(2, *IMAGE_SHAPE))
 
 
+@pytest.mark.parametrize("module", [Tutorial(), OneSoftmaxForAll(), Attention(nn.Softmax(dim=1))])
+def test_what_follows_the_classifier_is_found_at_the_first_images_where_no_shape_was_given(module):
+    net = with_hit_or_miss(module)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"the module goes on computing after 'fc' \(a softmax, perhaps\); remove"):
+            net(torch.rand(2, *IMAGE_SHAPE))
+
+
+def test_looking_for_what_follows_is_done_once_and_leaves_no_trace():
+    module, images = TinyResNet(), torch.rand(4, *IMAGE_SHAPE)
+    reference, net = with_hit_or_miss(copy.deepcopy(module), image_shape=IMAGE_SHAPE), with_hit_or_miss(module)
+    reference.head.load_state_dict(net.head.state_dict())
+    calls: list[int] = []
+    module.conv1.register_forward_hook(lambda *_: calls.append(1))
+    for passes in (2, 3):
+        assert torch.equal(net(images).scores, reference(images).scores)
+        assert len(calls) == passes
+    assert torch.equal(module.bn1.running_mean, reference.encoder.module.bn1.running_mean)
+    assert all(part.training for part in net.modules())
+    assert not module.fc._forward_hooks
+
+
+@pytest.mark.parametrize("looked", [False, True])
+def test_a_network_is_copied_pickled_and_saved_before_and_after_it_was_looked_at(looked):
+    net, images = with_hit_or_miss(TinyResNet()), torch.rand(3, *IMAGE_SHAPE)
+    if looked:
+        net(images)
+    net.eval()
+    others = [copy.deepcopy(net), pickle.loads(pickle.dumps(net)), with_hit_or_miss(TinyResNet()).eval()]
+    others[-1].load_state_dict(net.state_dict())
+    for other in others:
+        assert torch.equal(other(images).scores, net(images).scores)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_another_form_or_type_of_the_features_is_no_computing(autocast):
+    net = with_hit_or_miss(Reshaped())
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        assert net(torch.rand(2, *IMAGE_SHAPE)).scores.shape == (2, 10)
+
+
+def test_shapes_are_told_without_values():
+    net = with_hit_or_miss(TinyResNet().to("meta"))
+    assert net.encoder(torch.rand(2, *IMAGE_SHAPE, device="meta")).shape == (2, 8)
+
+
 def test_a_softmax_that_is_no_classifiers_stays():
     module = HeadFirst()
     net = with_hit_or_miss(module, classifier="head", image_shape=IMAGE_SHAPE)
     torch.testing.assert_close(net.encoder(torch.rand(3, *IMAGE_SHAPE)).sum(dim=1), torch.ones(3))
+
+
+def test_the_softmax_that_is_given_the_classifiers_output_goes_wherever_it_was_defined():
+    module = Attention(nn.Softmax(dim=1))
+    with_hit_or_miss(module, image_shape=IMAGE_SHAPE)
+    assert isinstance(module.softmax, nn.Softmax)
+    assert isinstance(module.ending, nn.Identity)
 
 
 def test_drawing_without_an_image_shape_is_refused_with_the_remedy():
@@ -258,8 +359,15 @@ def test_images_are_checked_where_their_shape_is_known():
         net(torch.rand(2, *IMAGE_SHAPE) * 255)
 
 
-def test_forward_compiles_to_one_graph():
-    net, images = with_hit_or_miss(TinyResNet(), image_shape=IMAGE_SHAPE).eval(), torch.rand(3, *IMAGE_SHAPE)
+@pytest.mark.parametrize("image_shape", [None, IMAGE_SHAPE], ids=["no decoder", "decoder"])
+def test_forward_compiles_to_one_graph(image_shape):
+    net, images = with_hit_or_miss(TinyResNet(), image_shape=image_shape).eval(), torch.rand(3, *IMAGE_SHAPE)
     torch.compiler.reset()
     compiled = torch.compile(net, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(images).scores, net(images).scores)
+
+
+def test_a_network_of_no_shape_is_exported():
+    net, images = with_hit_or_miss(TinyResNet()).eval(), torch.rand(3, *IMAGE_SHAPE)
+    program = torch.export.export(net, (images,))
+    torch.testing.assert_close(program.module()(images).scores, net(images).scores)
