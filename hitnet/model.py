@@ -96,7 +96,12 @@ class Model(nn.Module):
 
     def save(self, path: str | Path) -> None:
         """Write the model as a folder that `hitnet.load` reads."""
-        find_recipe(self.config.name, "model that can be rebuilt by name:")
+        name = self.config.name
+        if name not in _MODELS and not name.startswith(PREFIX):
+            raise ValueError(
+                f"a {name} of your own cannot be rebuilt by name, so it makes no folder that hitnet.load could read; "
+                "keep net.state_dict() and build it again with with_hit_or_miss"
+            )
         write_checkpoint(Path(path), self.config, self.state_dict())
 
     def loss(self, out: Output, images: Tensor, labels: Tensor) -> Loss:
@@ -144,11 +149,11 @@ _MODELS = {
 }
 
 
-def find_recipe(name: str, what: str = "model") -> Recipe:
+def find_recipe(name: str) -> Recipe:
     """How to make the network of this name; those of timm get a Hit-or-Miss head."""
     if name.startswith(PREFIX):
         return Recipe(partial(TimmEncoder, name.removeprefix(PREFIX)), heads.HitOrMissHead, "paper")
-    return _MODELS[nearest_or_raise(name, _MODELS, what)]
+    return _MODELS[nearest_or_raise(name, _MODELS, "model")]
 
 
 def list_models(pattern: str = "*") -> list[str]:

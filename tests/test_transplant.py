@@ -347,6 +347,17 @@ def test_the_softmax_that_is_given_the_classifiers_output_goes_wherever_it_was_d
     assert isinstance(module.ending, nn.Identity)
 
 
+class ResNet(TinyResNet):
+    """Its name is near resnet18's."""
+
+
+def test_saving_is_answered_with_what_to_do_instead(tmp_path):
+    net = with_hit_or_miss(ResNet(), image_shape=IMAGE_SHAPE)
+    with pytest.raises(ValueError, match=r"a ResNet of your own cannot .* keep net.state_dict\(\) and build it again"):
+        net.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
 def test_drawing_without_an_image_shape_is_refused_with_the_remedy():
     net = with_hit_or_miss(plain())
     with pytest.raises(ValueError, match=r"Sequential has no decoder.*image_shape=\(channels, height, width\)"):
