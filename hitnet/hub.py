@@ -15,7 +15,7 @@ from typing import Any
 import hitnet
 from hitnet.checkpoint import CONFIG, WEIGHTS
 from hitnet.files import write_text
-from hitnet.heads import HitOrMissHead
+from hitnet.heads import HitOrMissHead, N1Head, SoftmaxHead
 from hitnet.model import Model, load
 from hitnet.training.run import Run
 
@@ -35,6 +35,8 @@ def save_pretrained(source: Model | str | Path, save_directory: str | Path) -> P
     pictured = model.decoder is not None and isinstance(model.head, HitOrMissHead)
     if pictured:
         _draw_prototypes(model, folder / PICTURE)
+    else:
+        (folder / PICTURE).unlink(missing_ok=True)  # it would show what another network learned
     card = folder / CARD
     if not card.exists() or _is_generated(card):
         write_text(card, _former_card(source) or model_card(model, result, pictured))
@@ -120,7 +122,7 @@ def model_card(model: Model, result: dict[str, Any] | None, pictured: bool) -> s
     title = f"{name} on {data}" if data else name
     picture = f"![The prototype of each class]({PICTURE})\n\n" if pictured else ""
     return f"""---
-{_metadata(title, result)}---
+{_metadata(title, _tags(model, pictured), result)}---
 
 {GENERATED}
 
@@ -195,12 +197,22 @@ def _table(facts: list[tuple[str, str]]) -> str:
     return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in facts)])
 
 
-def _metadata(title: str, result: dict[str, Any] | None) -> str:
+def _tags(model: Model, pictured: bool) -> list[str]:
+    """What people who search for such a network may have asked for."""
+    tags = ["hitnet"]
+    if isinstance(model.head, HitOrMissHead):
+        tags.append("hit-or-miss")
+    if not isinstance(model.head, (N1Head, SoftmaxHead)):
+        tags.append("capsule-network")
+    return [*tags, "prototypes", "interpretability"] if pictured else tags
+
+
+def _metadata(title: str, tags: list[str], result: dict[str, Any] | None) -> str:
     """What the hub sorts and searches by. JSON is YAML, whatever a data set is called."""
     content: dict[str, Any] = {
         "library_name": "hitnet",
         "pipeline_tag": "image-classification",
-        "tags": ["hitnet", "hit-or-miss", "capsule-network", "prototypes", "interpretability"],
+        "tags": tags,
     }
     if result is not None:
         metric = {"type": "accuracy", "value": round(1 - result["test"]["error"] / 100, 6), "name": "test accuracy"}

@@ -111,6 +111,29 @@ def test_a_bare_model_has_a_card_without_metrics_and_odd_names_stay_text(tmp_pat
     assert same(hitnet.from_pretrained(str(folder)), model)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "tags"),
+    [
+        ("lenet5-hom", {}, ["hitnet", "hit-or-miss", "capsule-network", "prototypes", "interpretability"]),
+        ("lenet5-hom", {"decoder": "none"}, ["hitnet", "hit-or-miss", "capsule-network"]),
+        ("n2", {"width": 8}, ["hitnet", "capsule-network"]),
+        ("n1", {"width": 8}, ["hitnet"]),
+        ("lenet5", {}, ["hitnet"]),
+    ],
+)
+def test_a_card_promises_only_what_the_network_has(name: str, options: dict, tags: list[str], tmp_path: Path):
+    hitnet.save_pretrained(hitnet.create_model(name, **options), tmp_path)
+    assert ModelCard.load(tmp_path / "README.md").data.tags == tags
+    assert (tmp_path / "prototypes.png").exists() == ("prototypes" in tags)
+
+
+def test_the_picture_of_a_former_network_goes(run: Path, tmp_path: Path):
+    hitnet.save_pretrained(run, tmp_path)
+    assert (tmp_path / "prototypes.png").exists()
+    hitnet.save_pretrained(hitnet.create_model("n1", width=8), tmp_path)
+    assert not (tmp_path / "prototypes.png").exists()
+
+
 def test_the_example_of_the_card_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     hitnet.save_pretrained(hitnet.create_model("lenet5-hom", (3, 20, 24)), tmp_path / "owner" / "name")
     monkeypatch.chdir(tmp_path)
