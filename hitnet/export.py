@@ -19,6 +19,7 @@ from hitnet.files import home_of, write_bytes, write_text
 from hitnet.heads import HitOrMissHead
 from hitnet.layer import HitOrMiss
 from hitnet.model import Model, load
+from hitnet.training.calibration import read_calibration
 
 TOLERANCE = 1e-4
 BATCHES = (1, 2, 5)  # what every exported graph is tried with; it was made with two images
@@ -49,7 +50,7 @@ def export_safetensors(run: Path, out: Path | None = None) -> Path:
     """The model as one file that `hitnet.load` reads, its configuration in the metadata: RUN/network.safetensors."""
     model = load(run)
     out = home_of(run) / "network.safetensors" if out is None else out
-    write_tensors(out, model.state_dict(), {"config": json.dumps(asdict(model.config)), **describe(model)})
+    write_tensors(out, model.state_dict(), {"config": json.dumps(asdict(model.config)), **describe(model, run)})
     return out
 
 
@@ -57,12 +58,12 @@ def export_onnx(run: Path, out: Path | None = None) -> list[Path]:
     """OUT/classifier.onnx and, for networks that draw, OUT/decoder.onnx; RUN/onnx if no other place is given."""
     if missing := [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]:
         raise RuntimeError(f"exporting to ONNX needs {', '.join(missing)}; install: pip install 'hitnet[onnx]'")
-    return _export(load(run), home_of(run) / "onnx" if out is None else out, ".onnx", _to_onnx, _open_onnx)
+    return _export(run, home_of(run) / "onnx" if out is None else out, ".onnx", _to_onnx, _open_onnx)
 
 
 def export_pt2(run: Path, out: Path | None = None) -> list[Path]:
     """The same as torch.export's programs, OUT/classifier.pt2 and OUT/decoder.pt2; RUN/pt2 if no place is given."""
-    return _export(load(run), home_of(run) / "pt2" if out is None else out, ".pt2", _to_pt2, _open_pt2)
+    return _export(run, home_of(run) / "pt2" if out is None else out, ".pt2", _to_pt2, _open_pt2)
 
 
 class Classifier(nn.Module):
@@ -88,7 +89,7 @@ class Drawer(nn.Module):
         return (self.decoder(capsules, class_index),)
 
 
-def describe(model: Model) -> dict[str, str]:
+def describe(model: Model, run: Path) -> dict[str, str]:
     """What somebody must know to use the numbers; lists as JSON, as such files hold text only."""
     config = model.config
     facts = {
@@ -102,17 +103,20 @@ def describe(model: Model) -> dict[str, str]:
         facts |= {"hit_radius": str(config.hit_radius), "miss_radius": str(config.miss_radius)}
     if model.decoder is not None:
         facts["decoder"] = type(model.decoder).__name__
+    if (calibration := read_calibration(run)) is not None:
+        facts |= {name: str(getattr(calibration, name)) for name in ("threshold", "max_error", "confidence")}
     return facts
 
 
 def _export(
-    model: Model,
+    run: Path,
     folder: Path,
     suffix: str,
     write: Callable[[nn.Module, dict[str, Tensor], list[str], dict[str, str]], bytes],
     read: Callable[[bytes], Answer],
 ) -> list[Path]:
     """Both parts in one format. Nothing is written before all of it was read again and answers as the model does."""
+    model = load(run)
     score = "distances" if isinstance(model.head.layer, HitOrMiss) else "scores"
     parts: dict[str, tuple[nn.Module, list[str]]] = {"classifier": (Classifier(model), [score, "capsules"])}
     if model.decoder is not None:
@@ -121,7 +125,7 @@ def _export(
     for name, (module, outputs) in parts.items():
         module.eval()
         with _silent():
-            content = write(module, _examples(model, name, 2), outputs, describe(model))
+            content = write(module, _examples(model, name, 2), outputs, describe(model, run))
             answer = read(content)
         for batch in BATCHES:
             _check_same(answer, module, _examples(model, name, batch), f"{name}{suffix}")

@@ -3,20 +3,24 @@
 config.json, model.safetensors   what `hitnet.load` reads
 README.md                        the model card: metrics, classes, how to use it
 prototypes.png                   what each class looks like, where the network draws
+calibration.json                 which answers are refused, where the run was calibrated
 """
 
 import json
 import re
 import tempfile
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import hitnet
 from hitnet.checkpoint import CONFIG, WEIGHTS
-from hitnet.files import write_text
+from hitnet.files import write_json, write_text
 from hitnet.heads import HitOrMissHead, N1Head, SoftmaxHead
 from hitnet.model import Model, load
+from hitnet.training.calibration import FILE as CALIBRATION
+from hitnet.training.calibration import Calibration, read_calibration
 from hitnet.training.run import Run
 
 CARD, PICTURE = "README.md", "prototypes.png"
@@ -26,10 +30,10 @@ GENERATED = "<!-- Written by HitNet, and again whenever the model is saved here:
 def save_pretrained(source: Model | str | Path, save_directory: str | Path) -> Path:
     """Write a model, or the one of a run folder, as a folder to share. A README.md of your own in there stays.
 
-    The metrics of the card come from the run's result.json, so a bare model has none. A folder that was shared before
-    passes its card on.
+    The metrics of the card come from the run's result.json, so a bare model has none, and no calibration either. A
+    folder that was shared before passes both on.
     """
-    model, result = _opened(source)
+    model, result, calibration = _opened(source)
     folder = Path(save_directory)
     model.save(folder)
     pictured = model.decoder is not None and isinstance(model.head, HitOrMissHead)
@@ -37,9 +41,13 @@ def save_pretrained(source: Model | str | Path, save_directory: str | Path) -> P
         _draw_prototypes(model, folder / PICTURE)
     else:
         (folder / PICTURE).unlink(missing_ok=True)  # it would show what another network learned
+    if calibration is not None:
+        write_json(folder / CALIBRATION, asdict(calibration))
+    else:
+        (folder / CALIBRATION).unlink(missing_ok=True)
     card = folder / CARD
     if not card.exists() or _is_generated(card):
-        write_text(card, _former_card(source) or model_card(model, result, pictured))
+        write_text(card, _former_card(source) or model_card(model, result, calibration, pictured))
     return folder
 
 
@@ -111,11 +119,12 @@ def push_to_hub(
             commit_message=commit_message,
             revision=branch,
             create_pr=create_pr,
+            delete_patterns=[PICTURE, CALIBRATION],  # a former network's, where this one has none
         )
     return commit.commit_url
 
 
-def model_card(model: Model, result: dict[str, Any] | None, pictured: bool) -> str:
+def model_card(model: Model, result: dict[str, Any] | None, calibration: Calibration | None, pictured: bool) -> str:
     """README.md of a shared model: metadata for the hub, then words for people."""
     name = model.config.name
     data = _plain(result["data"]) if result else None
@@ -132,7 +141,7 @@ An image classifier trained with hitnet {hitnet.__version__}, after A. Deliège,
 Droogenbroeck, *An Effective Hit-or-Miss Layer Favoring Feature Interpretation as Learned Prototypes Deformations*
 (2019).
 
-{picture}{_table(_facts(model, result))}
+{picture}{_table(_facts(model, result, calibration))}
 
 ## Use it
 
@@ -167,7 +176,7 @@ def _name_repository(card: Path, repo_id: str) -> None:
         write_text(card, example.sub(f'from_pretrained("{repo_id}")', card.read_text("utf-8")))
 
 
-def _facts(model: Model, result: dict[str, Any] | None) -> list[tuple[str, str]]:
+def _facts(model: Model, result: dict[str, Any] | None, calibration: Calibration | None) -> list[tuple[str, str]]:
     """What the card says in its table."""
     channels, height, width = model.config.image_shape or (0, 0, 0)
     facts = [
@@ -190,6 +199,10 @@ def _facts(model: Model, result: dict[str, Any] | None) -> list[tuple[str, str]]
             recognised = 100 * result["quality"]["prototypes_recognised"]
             facts.append(("prototypes recognised as their class", f"{recognised:.0f} %"))
         facts += [("note", _plain(note)) for note in result["notes"]]
+    if calibration is not None:
+        wrong = f"at most {100 * calibration.max_error:g} % of such answers are wrong"
+        chosen = f"{100 * calibration.confidence:g} % confidence, {calibration.validation.images:,} validation images"
+        facts.append(("answers to accept", f"outlier score up to {calibration.threshold:.6g}; {wrong} ({chosen})"))
     return facts
 
 
@@ -235,12 +248,12 @@ def _draw_prototypes(model: Model, path: Path) -> None:
     figures.save(figures.image_grid(prototypes(model), model.config.class_names, title), path)
 
 
-def _opened(source: Model | str | Path) -> tuple[Model, dict[str, Any] | None]:
-    """The model, and how its run ended where that is known."""
+def _opened(source: Model | str | Path) -> tuple[Model, dict[str, Any] | None, Calibration | None]:
+    """The model, how its run ended and which answers are refused, where that is known."""
     if isinstance(source, Model):
-        return source, None
+        return source, None, None
     run = Run(Path(source))
-    return load(source), run.result if run.is_finished else None
+    return load(source), run.result if run.is_finished else None, read_calibration(run.path)
 
 
 def _require_hub() -> None:

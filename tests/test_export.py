@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -13,9 +14,11 @@ import torch
 
 import hitnet
 from hitnet import export
-from hitnet.checkpoint import write_tensors
+from hitnet.checkpoint import read_tensors, write_tensors
+from hitnet.files import write_json
 from hitnet.interpret.prototypes import prototypes
 from hitnet.model import Model, create_model
+from hitnet.training.calibration import Answers, Calibration
 
 CLASSES = ("ant", "bee", "<cow> é")
 # Every kind of capsule and of decoder, grey and in colour. Exporting to ONNX takes seconds, so not every network.
@@ -115,6 +118,20 @@ def test_a_network_without_hit_zone_has_scores_and_no_radii(exported: Exported):
     assert session.get_outputs()[0].name == "scores"
     assert session.get_modelmeta().custom_metadata_map["decision"] == "highest"
     assert "hit_radius" not in session.get_modelmeta().custom_metadata_map
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_the_metadata_tell_the_threshold_of_a_calibrated_run(calibrated: bool, tmp_path: Path):
+    save(tmp_path, "lenet5-hom", decoder="none")
+    counts = Answers(images=120, answered=90, mistakes=3)
+    found = Calibration(1 / 3, 0.02, 0.95, validation=counts, test=counts, test_bound=0.01, notes=())
+    if calibrated:
+        write_json(tmp_path / "calibration.json", asdict(found))
+    extra = {"metadata.json": ""}
+    torch.export.load(export.export_pt2(tmp_path)[0], extra_files=extra)
+    for facts in (json.loads(extra["metadata.json"]), read_tensors(export.export_safetensors(tmp_path))[1]):
+        told = {name: float(facts[name]) for name in ("threshold", "max_error", "confidence") if name in facts}
+        assert told == ({"threshold": 1 / 3, "max_error": 0.02, "confidence": 0.95} if calibrated else {})
 
 
 @pytest.mark.parametrize("name", ["hitnet-fast", "n1", "n2", "lenet5-hom"])

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import create_autospec
@@ -15,6 +16,8 @@ from PIL import Image
 
 import hitnet
 from hitnet import hub
+from hitnet.files import write_json
+from hitnet.training.calibration import Answers, Calibration, read_calibration
 from hitnet.training.config import TrainConfig
 from hitnet.training.loop import train
 
@@ -134,6 +137,27 @@ def test_the_picture_of_a_former_network_goes(run: Path, tmp_path: Path):
     assert not (tmp_path / "prototypes.png").exists()
 
 
+def test_a_calibration_travels_with_its_network_and_with_no_other(run: Path, tmp_path: Path, hitnet_says):
+    calibrated = Path(shutil.copytree(run, tmp_path / "run"))
+    counts = Answers(images=1200, answered=900, mistakes=3)
+    found = Calibration(0.0625, 0.02, 0.95, validation=counts, test=counts, test_bound=0.01, notes=())
+    write_json(calibrated / "calibration.json", asdict(found))
+
+    folder = hitnet.save_pretrained(calibrated, tmp_path / "digits")
+    promise = (
+        "outlier score up to 0.0625; at most 2 % of such answers are wrong (95 % confidence, 1,200 validation images)"
+    )
+    assert f"| answers to accept | {promise} |" in (folder / "README.md").read_text()
+    again = hitnet.save_pretrained(folder, tmp_path / "again")
+    assert read_calibration(folder) == read_calibration(again) == found
+    Image.new("L", (28, 28)).save(tmp_path / "black.png")
+    assert "an outlier score up to 0.0625" in hitnet_says("predict", again, tmp_path / "black.png")
+
+    hitnet.save_pretrained(run, again)
+    assert not (again / "calibration.json").exists()
+    assert "answers to accept" not in (again / "README.md").read_text()
+
+
 def test_the_example_of_the_card_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     hitnet.save_pretrained(hitnet.create_model("lenet5-hom", (3, 20, 24)), tmp_path / "owner" / "name")
     monkeypatch.chdir(tmp_path)
@@ -172,7 +196,16 @@ def test_a_model_goes_to_the_hub_and_comes_back(run: Path, fake_hub: FakeHub):
     assert address == "https://huggingface.co/me/digits/commit/1"
     assert fake_hub.calls == [
         ("create_repo", "me/digits", {"private": True, "exist_ok": True}),
-        ("upload_folder", "me/digits", {"commit_message": "first", "revision": "dev", "create_pr": True}),
+        (
+            "upload_folder",
+            "me/digits",
+            {
+                "commit_message": "first",
+                "revision": "dev",
+                "create_pr": True,
+                "delete_patterns": ["prototypes.png", "calibration.json"],
+            },
+        ),
     ]
     loaded = hitnet.from_pretrained("me/digits", revision="v1", local_files_only=True)
     assert same(loaded, hitnet.load(run))
