@@ -55,14 +55,24 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def load_weights(module: nn.Module, weights: dict[str, Tensor], source: str) -> None:
-    """Load strictly: a weight that is missing, unknown or of another shape is an error that names it."""
-    expected = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    got = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    if expected != got:
-        differing = sorted(name for name in expected.keys() | got.keys() if expected.get(name) != got.get(name))
+    """Load strictly: a weight that is missing, unknown or of another shape or kind is an error that names it."""
+    expected = module.state_dict()
+    names = sorted(expected.keys() | weights.keys())
+    if differing := [name for name in names if not _alike(expected.get(name), weights.get(name))]:
         first = differing[0]
         raise ValueError(
-            f"{source} holds the weights of another model: {len(differing)} of {len(expected)} differ, "
-            f"the first is {first}: expected {expected.get(first, 'none')}, got {got.get(first, 'none')}"
+            f"{source} holds the weights of another model: {len(differing)} of {len(expected)} differ, the first is "
+            f"{first}: expected {_described(expected.get(first))}, got {_described(weights.get(first))}"
         )
     module.load_state_dict(weights)
+
+
+def _alike(expected: Tensor | None, got: Tensor | None) -> bool:
+    """Whether one can take the place of the other: half precision for single, but no whole numbers for fractions."""
+    if expected is None or got is None or expected.shape != got.shape:
+        return False
+    return expected.is_floating_point() == got.is_floating_point() and not got.is_complex()
+
+
+def _described(weight: Tensor | None) -> str:
+    return "none" if weight is None else f"{tuple(weight.shape)} of {str(weight.dtype).removeprefix('torch.')}"

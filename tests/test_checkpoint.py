@@ -120,6 +120,16 @@ def test_weights_that_are_missing_or_too_many_are_refused_by_name(folder: Path):
             hitnet.load(folder)
 
 
+def test_weights_cut_to_whole_numbers_are_refused_and_other_precisions_are_not(folder: Path, model: Model):
+    tensors, _ = read_tensors(folder / "model.safetensors")
+    write_tensors(folder / "model.safetensors", {name: value.int() for name, value in tensors.items()})
+    with pytest.raises(ValueError, match=r"first is decoder\S+: expected \(\d+,\) of float32, got \(\d+,\) of int32"):
+        hitnet.load(folder)
+    for precise in (torch.float16, torch.float64):
+        model.to(precise).save(folder)
+        assert torch.equal(hitnet.load(folder).head.layer.linear.weight, model.head.layer.linear.weight.float())
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
