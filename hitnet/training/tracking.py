@@ -58,8 +58,10 @@ class TensorBoard(Watcher):
         for former in folder.glob(f"*{ending}"):
             former.unlink()
         with SummaryWriter(str(folder), filename_suffix=ending) as writer:
+            # Without a decoder the loss of the reconstruction is no number that could be read.
+            left_out = {"epoch"} if self.model.decoder is not None else {"epoch", "train_reconstruction"}
             for name, value in row.items():
-                if name != "epoch":
+                if name not in left_out:
                     writer.add_scalar(_tag(name), value, epoch)
             if self.model.decoder is not None:
                 self._write_drawings(writer, epoch)

@@ -109,6 +109,7 @@ def test_other_networks_show_what_they_have(settings: Settings, model: str):
     run = hitnet.train(settings(track="tensorboard", epochs=1, model=model, width=8))
     tags = read(run).Tags()
     assert "error/test" in tags["scalars"]
+    assert ("reconstruction/train" in tags["scalars"]) == (model == "n2")
     assert tags["images"] == ([] if model == "n1" else ["prototypes", "reconstructions"])
     assert tags["histograms"] == []
 
