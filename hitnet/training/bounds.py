@@ -56,7 +56,8 @@ def allowed_mistakes(start: int, count: int, max_error: float, risk: float) -> l
 def chance_to_pass(allowed: list[int], start: int, rate: float) -> float:
     """The probability that answers, each wrong at this rate, have no more mistakes than allowed at any number."""
     # not_yet[k]: k mistakes, and never few enough so far. More than are ever allowed need not be followed.
-    not_yet = np.exp(_log_binomial(allowed[-1], start, rate))
+    at_first = np.exp(_log_binomial(allowed[-1], start, rate))
+    not_yet = np.pad(at_first, (0, allowed[-1] + 1 - len(at_first)))
     passed = 0.0
     for most in allowed:
         passed += float(not_yet[: most + 1].sum())
@@ -91,8 +92,8 @@ def _unlikely(start: int, count: int, rate: float, level: float) -> list[int]:
 
 
 def _log_binomial(most: int, count: int, rate: float) -> Numbers:
-    """Log-probabilities of 0, 1, …, `most` mistakes in `count` answers."""
-    wrong = np.arange(most + 1)
+    """Log-probabilities of 0, 1, …, `most` mistakes in `count` answers, which cannot hold more than `count`."""
+    wrong = np.arange(min(most, count) + 1)
     # A table serves all counts up to the next power of two: one for each would take quadratic time.
     factorials = _log_factorials(1 << count.bit_length())
     ways = factorials[count] - factorials[wrong] - factorials[count - wrong]

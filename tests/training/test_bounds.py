@@ -30,19 +30,50 @@ def test_no_answers_bound_nothing():
     assert upper_bound(0, 0, 0.95) == 1
 
 
-def test_the_chance_to_pass_is_the_sum_over_all_sequences_that_pass():
-    start, rate, allowed = 5, 0.3, [0, 0, 1, 1, 1, 2]
-    expected = 0.0
-    for sequence in product([0, 1], repeat=10):
+def naive_chance(allowed: list[int], start: int, rate: float) -> float:
+    """The probability of all sequences of answers that pass, one by one."""
+    chance, count = 0.0, start + len(allowed) - 1
+    for sequence in product([0, 1], repeat=count):
         if any(sum(sequence[: start + place]) <= most for place, most in enumerate(allowed)):
-            expected += rate ** sum(sequence) * (1 - rate) ** (10 - sum(sequence))
-    assert chance_to_pass(allowed, start, rate) == pytest.approx(expected)
+            chance += rate ** sum(sequence) * (1 - rate) ** (count - sum(sequence))
+    return chance
 
 
-@pytest.mark.parametrize(("start", "count", "max_error"), [(500, 1000, 0.01), (40, 60, 0.1), (59, 59, 0.05)])
+@pytest.mark.parametrize(
+    ("start", "rate", "allowed"),
+    [
+        (5, 0.3, [0, 0, 1, 1, 1, 2]),
+        (5, 0.9, [2, 3, 4, 5, 6, 7]),  # in the end more mistakes than there were answers at first
+        (1, 0.99, [-1, 0, 1, 2, 3, 4, 5, 6, 7]),
+    ],
+)
+def test_the_chance_to_pass_is_the_sum_over_all_sequences_that_pass(start, rate, allowed):
+    assert chance_to_pass(allowed, start, rate) == pytest.approx(naive_chance(allowed, start, rate))
+
+
+@pytest.mark.parametrize(
+    ("start", "count", "max_error"), [(500, 1000, 0.01), (40, 60, 0.1), (59, 59, 0.05), (150, 300, 0.9)]
+)
 def test_answers_at_just_the_wished_error_pass_hardly_more_seldom_than_the_risk_allows(start, count, max_error):
     chance = chance_to_pass(allowed_mistakes(start, count, max_error, 0.05), start, max_error)
     assert 0.02 < chance <= 0.05
+
+
+@pytest.mark.parametrize("max_error", [0.3, 0.6, 0.9, 0.99, 0.999999])
+def test_whatever_the_wished_error_is_every_number_is_tested_at_one_level_that_keeps_to_the_risk(max_error):
+    start, count, risk = 6, 12, 0.2
+    allowed = allowed_mistakes(start, count, max_error, risk)
+    assert naive_chance(allowed, start, max_error) <= risk
+    chances = [stats.binom.cdf([most, most + 1], start + place, max_error) for place, most in enumerate(allowed)]
+    assert max(passed for passed, _ in chances) <= min(refused for _, refused in chances)
+
+
+@pytest.mark.parametrize("max_error", [0.9, 0.99])
+def test_a_large_error_may_be_wished_too(max_error):
+    scores = torch.linspace(0, 1, 300)
+    assert choose_threshold(scores, torch.arange(300) % 2 == 0, max_error, 0.95) == 1
+    with pytest.raises(ValueError, match="150 of the 150 surest of 300 answers are wrong"):
+        choose_threshold(scores, torch.ones(300, dtype=torch.bool), max_error, 0.95)
 
 
 def test_in_a_world_that_is_known_the_error_exceeds_the_wished_one_no_more_often_than_the_risk(monkeypatch):
