@@ -159,17 +159,22 @@ def show_calibration(found: Calibration) -> None:
     _add(table, "images", *(f"{part.images:,}" for part in parts))
     _add(table, "answered", *(f"{part.answered:,} ({100 * part.answered / part.images:.1f} %)" for part in parts))
     _add(table, "mistakes among the answers", *(f"{part.mistakes:,}" for part in parts))
-    bounds = (f"{100 * bound:.3f} %" for bound in (found.max_error, found.test_bound))
-    _add(table, f"upper bound of their share ({100 * found.confidence:g} %)", *bounds)
+    # Validation images chose the threshold, so they show no bound of their own: only what was wished.
+    _add(table, f"upper bound of their share ({_percent(found.confidence)})", "", f"{100 * found.test_bound:.3f} %")
     _show(table)
     say(f"answered: images with {_promise(found)}")
 
 
 def _promise(found: Calibration) -> str:
     return (
-        f"an outlier score up to {found.threshold:.4f}; at most {100 * found.max_error:g} % of such answers are wrong, "
-        f"with {100 * found.confidence:g} % confidence (chosen on {found.validation.images:,} validation images)"
+        f"an outlier score up to {found.threshold:.4f}; at most {_percent(found.max_error)} of such answers are wrong, "
+        f"with {_percent(found.confidence)} confidence (chosen on {found.validation.images:,} validation images)"
     )
+
+
+def _percent(share: float) -> str:
+    """With all digits that it has: 99.99999 % are not 100 %."""
+    return f"{100 * share:.15g} %"
 
 
 def show_cards(cards: Sequence[Card]) -> None:

@@ -50,9 +50,10 @@ def calibrate_run(
     path: Path, max_error: float, confidence: float = 0.95, data_dir: Path | None = None
 ) -> tuple[Calibration, Path]:
     """Choose the threshold of a run on its validation images: (calibration, its file)."""
-    for name, value in (("max_error", max_error), ("confidence", confidence)):
-        if not 0 < value < 1:
-            raise ValueError(f"{name} must lie between 0 and 1, got {value}; 0.01 is one in a hundred")
+    if not 0 < max_error < 1:
+        raise ValueError(f"max_error must lie between 0 and 1, got {max_error}; 0.01 is one in a hundred")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}; 0.95 is nineteen in twenty")
     run, model = Run.open(path), load(path)
     if not run.config.validation:
         raise ValueError(

@@ -87,6 +87,19 @@ def test_the_command_line_tells_the_share_and_predict_keeps_to_it(run: Path, hit
     assert f"accepted: images with an outlier score up to {found.threshold:.4f}" in said
 
 
+def test_the_table_bounds_only_what_had_no_say_and_no_confidence_is_rounded_to_certainty(run: Path, hitnet_says):
+    said = hitnet_says("calibrate", run, "--max-error", 0.2, "--confidence", 0.9999999)
+    found = read_calibration(run)
+    assert found is not None
+    [row] = [line for line in said.splitlines() if "upper bound" in line]
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == [
+        "upper bound of their share (99.99999 %)",
+        "",
+        f"{100 * found.test_bound:.3f} %",
+    ]
+    assert "with 99.99999 % confidence" in said
+
+
 def test_without_calibration_predict_says_nothing_of_it(run: Path, hitnet_says, tmp_path: Path):
     Image.fromarray(np.zeros((28, 28), np.uint8)).save(tmp_path / "black.png")
     assert json.loads(hitnet_says("predict", run, tmp_path / "black.png", "--json"))[0]["accepted"] is None
@@ -115,10 +128,20 @@ class TestRefusals:
         with pytest.raises(ValueError, match="the data of .* changed"):
             calibrate_run(run, 0.2)
 
-    @pytest.mark.parametrize("wish", [{"max_error": 0.0}, {"max_error": 20.0}, {"max_error": 0.1, "confidence": 1.0}])
-    def test_shares_that_are_none(self, run: Path, wish):
+    @pytest.mark.parametrize(
+        ("wish", "message"),
+        [
+            ({"max_error": 0.0}, "max_error must lie between 0 and 1, got 0.0; 0.01 is one in a hundred"),
+            ({"max_error": 20.0}, "max_error must lie between 0 and 1, got 20.0"),
+            (
+                {"max_error": 0.1, "confidence": 1.0},
+                "confidence must lie between 0 and 1, got 1.0; 0.95 is nineteen in twenty",
+            ),
+        ],
+    )
+    def test_shares_that_are_none(self, run: Path, wish, message):
         before = snapshot(run)
-        with pytest.raises(ValueError, match="must lie between 0 and 1"):
+        with pytest.raises(ValueError, match=message):
             calibrate_run(run, **wish)
         assert snapshot(run) == before
 
