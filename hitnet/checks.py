@@ -11,7 +11,7 @@ from torch import Tensor
 
 def check_labels(labels: Tensor, batch: int, classes: int) -> None:
     """Class indices, one for each image: (batch,) of an integer type, in 0..classes-1."""
-    _check_tensor("labels", labels)
+    check_tensor("labels", labels)
     if labels.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
         raise TypeError(f"labels must be integers, got {labels.dtype}; use labels.long(), or argmax for one-hot labels")
     if labels.shape != (batch,):
@@ -31,7 +31,7 @@ def check_labels(labels: Tensor, batch: int, classes: int) -> None:
 
 def check_images(images: Tensor, image_shape: tuple[int, int, int], dtype: torch.dtype) -> None:
     """Images as the networks take them: (batch, *image_shape), the network's `dtype`, every value in [0, 1]."""
-    _check_tensor("images", images)
+    check_tensor("images", images)
     if not images.is_floating_point():
         raise TypeError(f"images must be floating point in [0, 1], got {images.dtype}; use images.float() / 255")
     if images.dtype != dtype and not torch.is_autocast_enabled(images.device.type):
@@ -55,6 +55,6 @@ def check_images(images: Tensor, image_shape: tuple[int, int, int], dtype: torch
         raise ValueError(f"images must lie in [0, 1], got values from {lowest:g} to {highest:g}; {remedy}")
 
 
-def _check_tensor(what: str, value: Any) -> None:
+def check_tensor(what: str, value: Any) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"{what} must be a tensor, got {type(value).__name__}; use torch.as_tensor({what})")

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from hitnet import encoders, heads
 from hitnet.checkpoint import load_weights, read_checkpoint, write_checkpoint
-from hitnet.checks import check_images, check_labels
+from hitnet.checks import check_images, check_labels, check_tensor
 from hitnet.config import DecoderName, ModelConfig, nearest_or_raise
 from hitnet.decoder import PaperDecoder, StandardisedDecoder
 from hitnet.layer import HitOrMiss
@@ -90,6 +90,7 @@ class Model(nn.Module):
     @torch.no_grad()
     def predict(self, images: Tensor, batch_size: int = 128) -> Tensor:
         """The class of each image, in evaluation mode: (batch, channels, height, width) -> (batch,)."""
+        check_tensor("images", images)
         with evaluating(self):
             parts = [self.head.decide(self.head.score(self.capsules(part))) for part in images.split(batch_size)]
         return torch.cat(parts)

@@ -1,9 +1,11 @@
 """What networks refuse: expected, got and remedy are in every answer."""
 
+from functools import partial
+
 import pytest
 import torch
-from torch import Tensor
 
+import hitnet
 from hitnet import create_model
 
 WRONG_IMAGES = {
@@ -46,11 +48,9 @@ WRONG_IMAGES = {
 def test_wrong_images_are_answered_with_expected_got_and_remedy(small_model, case):
     images, error, text = WRONG_IMAGES[case]
     net = small_model("hitnet")
-    with pytest.raises(error, match=text):
-        net(images)
-    if isinstance(images, Tensor):
+    for ask in (net, net.predict, partial(hitnet.verdicts, net), partial(hitnet.outlier_score, net)):
         with pytest.raises(error, match=text):
-            net.predict(images)
+            ask(images)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from hitnet.checks import check_tensor
 from hitnet.heads import HitOrMissHead, N1Head, SoftmaxHead
 from hitnet.model import Model, evaluating
 
@@ -47,5 +48,6 @@ def unusual(model: Model, scores: Tensor) -> Tensor:
 @torch.no_grad()
 def scores_of(model: Model, images: Tensor, batch_size: int = 512) -> Tensor:
     """The head's score of each class, in evaluation mode: (batch, channels, height, width) -> (batch, classes)."""
+    check_tensor("images", images)
     with evaluating(model):
         return torch.cat([model.head.score(model.capsules(part)) for part in images.split(batch_size)])
