@@ -68,12 +68,14 @@ def _to_images(array: Array, name: str, notes: list[str]) -> Tensor:
 
 def channels_first(array: Array, name: str) -> Array:
     """Images in any of three layouts -> (count, channels, height, width)."""
+    given = array.shape
     if array.ndim == 3:
         array = array[:, None]
     elif array.ndim == 4 and array.shape[1] not in (1, 3):
         array = array.transpose(0, 3, 1, 2)
     if array.ndim != 4 or array.shape[1] not in (1, 3) or 0 in array.shape:
-        raise ValueError(f"{name} must be {LAYOUTS}, got shape {array.shape}")
+        remedy = "; drop alpha with images[..., :3]" if given[3:] == (4,) else ""
+        raise ValueError(f"{name} must be {LAYOUTS}, got shape {given}{remedy}")
     return array
 
 
