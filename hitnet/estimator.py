@@ -26,6 +26,7 @@ from hitnet.transplant import with_hit_or_miss
 try:
     from scipy.optimize import minimize_scalar
     from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+    from sklearn.preprocessing import StandardScaler
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
@@ -63,6 +64,8 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
     classes_: Array
     net_: Model
     """The network itself, for `hitnet.explain` and all else."""
+    scaler_: StandardScaler | None
+    """What plain features go through before the network; None for images."""
     temperature_: float
     image_shape_: ImageShape | None
     """None for plain features."""
@@ -97,7 +100,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
                 self._start(np.unique(y))
             labels, settings = self._indices(y), self._settings(epochs=self.epochs, schedule="one-cycle")
             kept, held_out = split(labels, settings)
-            memory.fit(self.net_, self.optimizer_, inputs[kept], labels[kept], settings)
+            self._learn(inputs[kept], labels[kept], settings)
             if len(held_out):
                 self.temperature_ = best_temperature(self._distances(inputs[held_out]), labels[held_out])
         return self
@@ -116,8 +119,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             inputs, y = self._checked(X, y, fresh=fresh)
             if fresh:
                 self._start(np.unique(classes))
-            settings = self._settings(epochs=1, schedule="constant")
-            memory.fit(self.net_, self.optimizer_, inputs, self._indices(y), settings)
+            self._learn(inputs, self._indices(y), self._settings(epochs=1, schedule="constant"))
         return self
 
     def fit_temperature(self, X: Any, y: Any) -> "HitNetClassifier":
@@ -205,6 +207,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         with memory.seeded(settings.seed, device):
             net = make_net(settings, self.image_shape_, self.n_features_in_, tuple(map(str, classes))).to(device)
         self.classes_, self.net_, self.temperature_ = classes, net, net.config.hit_radius
+        self.scaler_ = StandardScaler() if self.image_shape_ is None else None
         self.optimizer_ = make_optimizer(net, settings.learning_rate)
 
     def _settings(self, **others: Any) -> TrainConfig:
@@ -234,12 +237,22 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"the classes are {self.classes_.tolist()}, got also {strange}; begin with all classes")
         return torch.from_numpy(np.searchsorted(self.classes_, y))
 
+    def _learn(self, inputs: Tensor, labels: Tensor, settings: TrainConfig) -> None:
+        if self.scaler_ is not None:
+            self.scaler_.partial_fit(inputs.numpy())
+        memory.fit(self.net_, self.optimizer_, self._scaled(inputs), labels, settings)
+
+    def _scaled(self, inputs: Tensor) -> Tensor:
+        """Features come in all units: in those of their spread over all rows learned from. Images stay as they are."""
+        return inputs if self.scaler_ is None else torch.from_numpy(self.scaler_.transform(inputs.numpy()))
+
     @torch.no_grad()
     def _capsules(self, inputs: Tensor) -> Tensor:
         """(N, …) -> (N, classes, dims)."""
         device = next(self.net_.parameters()).device
         with evaluating(self.net_):
-            return torch.cat([self.net_.capsules(part.to(device)).cpu() for part in inputs.split(TEST_BATCH)])
+            parts = self._scaled(inputs).split(TEST_BATCH)
+            return torch.cat([self.net_.capsules(part.to(device)).cpu() for part in parts])
 
     def _distances(self, inputs: Tensor) -> Tensor:
         """How far the capsule of each class lands from the centre: (N, …) -> (N, classes)."""
@@ -284,14 +297,12 @@ def make_net(settings: TrainConfig, image_shape: ImageShape | None, features: in
         return build(settings.model_config(image_shape, names))
     width = settings.width or 64
     layers = nn.Sequential(
-        # Features come in all units: their own mean and variance, of all batches, and no constant to speak of.
-        nn.BatchNorm1d(features, eps=1e-12, momentum=None),
         *(nn.Linear(features, width), nn.ReLU()),
         *(nn.Linear(width, width), nn.ReLU()),
         nn.Linear(width, len(names)),
     )
     options: dict[str, Any] = {"class_names": names, "norm_momentum": settings.norm_momentum}
-    return with_hit_or_miss(layers, len(names), settings.capsule_dim, classifier="5", **options).double()
+    return with_hit_or_miss(layers, len(names), settings.capsule_dim, classifier="4", **options).double()
 
 
 def split(labels: Tensor, settings: TrainConfig) -> tuple[Tensor, Tensor]:

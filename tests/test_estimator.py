@@ -139,6 +139,21 @@ class TestFeatures:
         expected, found = (small(epochs=4).fit(data, y).decision_function(data) for data in (X, others))
         np.testing.assert_allclose(found, expected, atol=1e-3)
 
+    def test_a_feature_that_was_constant_may_change_a_little_later(self, iris):
+        X, y = np.c_[iris[0], np.full(150, 3.0)], iris[1]
+        classifier = small(epochs=4).fit(X, y)
+        expected = classifier.decision_function(X)
+        X[:, 4] += 1e-3
+        np.testing.assert_allclose(classifier.decision_function(X), expected, atol=0.01)
+
+    def test_units_are_those_of_all_rows_learned_from(self, iris):
+        X = np.c_[iris[0], np.arange(150) // 75 * 1e6]
+        classifier = small()
+        for part in (slice(75), slice(75, 150)):
+            classifier.partial_fit(X[part], iris[1][part], classes=range(3))
+        np.testing.assert_allclose(classifier.scaler_.mean_, X.mean(axis=0))
+        np.testing.assert_allclose(classifier.scaler_.scale_, X.std(axis=0))
+
     def test_a_device_without_double_precision_is_not_used(self, iris, monkeypatch):
         monkeypatch.setattr("hitnet.estimator.choose_device", lambda wish: torch.device("mps"))
         assert next(small(epochs=1).fit(*iris).net_.parameters()).device.type == "cpu"
