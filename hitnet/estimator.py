@@ -51,9 +51,9 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
     learning_rate: Adam's highest rate in `fit`, where it rises and falls once, and the rate of `partial_fit`; the
         network's own if not given.
     shift: training images are moved by up to this many whole pixels each way.
-    validation: share of the data that `fit` holds out for the temperature of `predict_proba`. With 0, or where a class
-        has but one member, the temperature is the hit radius.
-    warm_start: `fit` goes on with the network it has.
+    validation: share of the data that `fit` holds out for the temperature of `predict_proba`. Where that is less than
+        one row for each class, or a class has but one, nothing is held out, and the temperature is the hit radius.
+    warm_start: `fit` goes on with the network it has, and holds the same rows of the same data out.
 
         >>> from sklearn.datasets import load_iris
         >>> X, y = load_iris(return_X_y=True)
@@ -99,7 +99,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             if fresh:
                 self._start(np.unique(y))
             labels, settings = self._indices(y), self._settings(epochs=self.epochs, schedule="one-cycle")
-            kept, held_out = split(labels, settings)
+            kept, held_out = split(labels, self.validation, self._split_seed)
             self._learn(inputs[kept], labels[kept], settings)
             if len(held_out):
                 self.temperature_ = best_temperature(self._distances(inputs[held_out]), labels[held_out])
@@ -207,6 +207,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         with memory.seeded(settings.seed, device):
             net = make_net(settings, self.image_shape_, self.n_features_in_, tuple(map(str, classes))).to(device)
         self.classes_, self.net_, self.temperature_ = classes, net, net.config.hit_radius
+        self._split_seed = settings.seed  # one for all of warm_start: what was held out once is never trained on
         self.scaler_ = StandardScaler() if self.image_shape_ is None else None
         self.optimizer_ = make_optimizer(net, settings.learning_rate)
 
@@ -305,11 +306,12 @@ def make_net(settings: TrainConfig, image_shape: ImageShape | None, features: in
     return with_hit_or_miss(layers, len(names), settings.capsule_dim, classifier="4", **options).double()
 
 
-def split(labels: Tensor, settings: TrainConfig) -> tuple[Tensor, Tensor]:
-    """(indices to train on, indices held out); none are, where a class would have none left."""
-    if not settings.validation or labels.unique(return_counts=True)[1].min() < 2:
+def split(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """(indices to train on, indices held out); none are, where the share is too small for one of each class."""
+    counts = labels.unique(return_counts=True)[1]
+    if round(share * len(labels)) < len(counts) or counts.min() < 2:
         return torch.arange(len(labels)), torch.arange(0)
-    return stratified_split(labels, settings.validation, torch.Generator().manual_seed(settings.seed))
+    return stratified_split(labels, share, torch.Generator().manual_seed(seed))
 
 
 def best_temperature(distances: Tensor, labels: Tensor) -> float:

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hitnet
 from hitnet import HitNetClassifier
-from hitnet.estimator import best_temperature
+from hitnet.estimator import best_temperature, split
 from hitnet.model import evaluating
 
 CORNERS = np.array(["left", "middle", "right"])
@@ -132,6 +132,17 @@ class TestAnswers:
         assert HitNetClassifier(epochs=1).fit(X, y).temperature_ == 0.1
 
 
+@pytest.mark.parametrize(
+    ("classes", "members", "others", "held_out"),
+    [(2, 10, 0, 2), (2, 5, 0, 0), (37, 2, 0, 0), (37, 2, 1000, 107), (37, 1, 1000, 0), (2, 1, 0, 0)],
+)
+def test_a_tenth_is_held_out_or_nothing(classes, members, others, held_out):
+    labels = torch.cat([torch.arange(classes).repeat(members), torch.zeros(others, dtype=torch.long)])
+    kept, held = split(labels, 0.1, seed=0)
+    assert len(held) == held_out
+    assert sorted([*kept.tolist(), *held.tolist()]) == list(range(len(labels)))
+
+
 class TestFeatures:
     def test_other_units_give_the_same_answers(self, iris):
         X, y = iris
@@ -207,6 +218,16 @@ class TestGoingOn:
             classifier.fit(*squares)
         assert classifier.net_ is net
         assert classifier.score(*squares) > first
+
+    def test_warm_start_never_trains_on_what_it_held_out(self, squares, monkeypatch):
+        seen = []
+        monkeypatch.setattr("hitnet.training.memory.fit", lambda net, optimizer, inputs, *_: seen.append(inputs))
+        classifier = small(warm_start=True)
+        for _ in range(3):
+            classifier.fit(*squares)
+        assert [len(inputs) for inputs in seen] == [54, 54, 54]
+        assert torch.equal(seen[0], seen[1])
+        assert torch.equal(seen[0], seen[2])
 
     def test_without_it_fit_begins_anew(self, squares):
         classifier = small(epochs=1).fit(*squares)
