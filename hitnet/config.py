@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from operator import index
 from typing import Any, Literal
 
 DecoderName = Literal["paper", "standardised", "none"]
@@ -107,12 +108,15 @@ class ModelConfig(NetworkOptions):
 
 def checked_shape(image_shape: Sequence[int]) -> tuple[int, int, int]:
     """(channels, height, width) as a tuple, whatever sequence it came in."""
-    if len(image_shape) != 3 or any(int(size) != size or size < 1 for size in image_shape):
+    try:
+        channels, height, width = (index(size) for size in image_shape)
+    except (TypeError, ValueError):
+        channels = height = width = 0
+    if min(channels, height, width) < 1:
         raise ValueError(
-            f"image_shape must be (channels, height, width), all at least 1, got {tuple(image_shape)}"
+            f"image_shape must be (channels, height, width), all at least 1, got {image_shape!r}"
             "; grey images have 1 channel, colour images 3"
         )
-    channels, height, width = (int(size) for size in image_shape)
     return channels, height, width
 
 

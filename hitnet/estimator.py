@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from math import prod
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +62,21 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         (150, 48)
     """
 
+    # Of what type each must be; which numbers are right, TrainConfig and ModelConfig know.
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "model": [str],
+        "capsule_dim": [Integral],
+        "width": [Integral, None],
+        "epochs": [Integral],
+        "batch_size": [Integral],
+        "learning_rate": [Real, None],
+        "shift": [Integral],
+        "validation": [Real],
+        "warm_start": ["boolean"],
+        "device": [str],
+        "random_state": ["random_state"],
+    }
+
     classes_: Array
     net_: Model
     """The network itself, for `hitnet.explain` and all else."""
@@ -93,6 +109,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> "HitNetClassifier":
         """Train on all but the validation share, then fit the temperature on that."""
+        self._validate_params()
         fresh = not (self.warm_start and hasattr(self, "net_"))
         with self._wholly_or_not_at_all(fresh):
             inputs, y = self._checked(X, y, fresh=fresh)
@@ -107,6 +124,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "HitNetClassifier":
         """One epoch at a constant rate; the first call names all classes. Nothing is held out: `temperature_` stays."""
+        self._validate_params()
         fresh = not hasattr(self, "net_")
         if fresh and classes is None:
             raise ValueError("the first call of partial_fit must name all classes; give classes=[...]")
@@ -294,16 +312,17 @@ def in_words(image_shape: ImageShape | None) -> str:
 
 
 def make_net(settings: TrainConfig, image_shape: ImageShape | None, features: int, names: tuple[str, ...]) -> Model:
+    config = settings.model_config(image_shape, names)
     if image_shape is not None:
-        return build(settings.model_config(image_shape, names))
-    width = settings.width or 64
+        return build(config)
+    width = 64 if config.width is None else config.width
     layers = nn.Sequential(
         *(nn.Linear(features, width), nn.ReLU()),
         *(nn.Linear(width, width), nn.ReLU()),
         nn.Linear(width, len(names)),
     )
-    options: dict[str, Any] = {"class_names": names, "norm_momentum": settings.norm_momentum}
-    return with_hit_or_miss(layers, len(names), settings.capsule_dim, classifier="4", **options).double()
+    options: dict[str, Any] = {"class_names": names, "norm_momentum": config.norm_momentum}
+    return with_hit_or_miss(layers, len(names), config.capsule_dim, classifier="4", **options).double()
 
 
 def split(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:

@@ -91,8 +91,9 @@ class TrainConfig(NetworkOptions, RunOptions):
             raise ValueError(
                 f"learning_rate must be positive and finite, got {self.learning_rate}; the paper has 0.001"
             )
-        if not 0 <= self.ema < 1 or not 0 <= self.validation < 1:
-            raise ValueError(f"ema and validation must lie in [0, 1), got {self.ema} and {self.validation}")
+        for name in ("ema", "validation"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}; 0 for none")
         if not 0 <= self.hybrid_fraction <= 1:
             raise ValueError(f"hybrid_fraction must lie in [0, 1], got {self.hybrid_fraction}; 1 deforms every image")
         if (self.augment == "hybrid") != (self.teacher is not None):
@@ -104,7 +105,7 @@ class TrainConfig(NetworkOptions, RunOptions):
         if self.patience and not self.validation:
             raise ValueError("patience needs a validation split to watch; add validation=0.1, say")
 
-    def model_config(self, image_shape: tuple[int, int, int], class_names: tuple[str, ...]) -> ModelConfig:
+    def model_config(self, image_shape: tuple[int, int, int] | None, class_names: tuple[str, ...]) -> ModelConfig:
         """The network for such images and classes."""
         options = {field.name: getattr(self, field.name) for field in fields(NetworkOptions)}
         return ModelConfig(
