@@ -226,7 +226,8 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             net = make_net(settings, self.image_shape_, self.n_features_in_, tuple(map(str, classes))).to(device)
         self.classes_, self.net_, self.temperature_ = classes, net, net.config.hit_radius
         self._split_seed = settings.seed  # one for all of warm_start: what was held out once is never trained on
-        self.scaler_ = StandardScaler() if self.image_shape_ is None else None
+        # Arrays even where pandas is the wish for all transformers: they become tensors.
+        self.scaler_ = StandardScaler().set_output(transform="default") if self.image_shape_ is None else None
         self.optimizer_ = make_optimizer(net, settings.learning_rate)
 
     def _settings(self, **others: Any) -> TrainConfig:

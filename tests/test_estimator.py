@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
@@ -180,6 +181,10 @@ class TestTools:
         assert list(capsules.columns) == [f"{name}_c{c}" for name in load_iris().target_names for c in range(2)]
         assert isinstance(capsules, pd.DataFrame)
         assert classifier.score(X, names) > 0.9
+
+    def test_pandas_may_be_the_wish_for_all_transformers(self, iris):
+        with config_context(transform_output="pandas"):
+            assert isinstance(small(epochs=1).fit(*iris).transform(iris[0]), pd.DataFrame)
 
     def test_flat_images_from_a_pipeline_are_searched_and_cross_validated(self, squares):
         X, y = squares[0].reshape(60, -1), squares[1]
