@@ -1,7 +1,5 @@
 """What the runs of an experiment came to, read from their folders."""
 
-from dataclasses import replace
-
 from hitnet.experiments.protocol import EXPERIMENTS, Cell, Grid, Protocol, Unit
 from hitnet.experiments.statistics import Sample
 from hitnet.experiments.work import check_settings
@@ -18,13 +16,13 @@ def finished_runs(cell: Cell) -> list[Run]:
 
     What lies among them and has other settings is an error.
     """
-    config, folder = cell.units[0].config, cell.units[0].path.parent
-    prefix = cell.units[0].path.name.removesuffix("0")
+    first = cell.units[0]
+    folder, prefix = first.path.parent, first.path.name.removesuffix("0")
     found = {}
     for path in folder.glob(f"{prefix}*"):
         seed, run = path.name.removeprefix(prefix), Run(path)
         if seed.isdecimal() and run.is_finished:
-            check_settings(run, replace(config, seed=int(seed)))
+            check_settings(run, first.with_seed(int(seed)).config)
             found[int(seed)] = run
     return [found[seed] for seed in sorted(found)]
 

@@ -6,7 +6,7 @@ its settings, not after the table that asks for it: what two tables have in comm
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -173,6 +173,12 @@ class Unit:
         from hitnet.training.run import Run
 
         return Run.named(self.config, self.config.data).path
+
+    def with_seed(self, seed: int) -> "Unit":
+        """The same training from another seed, which its teacher has too."""
+        teacher = None if self.teacher is None else self.teacher.with_seed(seed)
+        config = replace(self.config, seed=seed, teacher=None if teacher is None else teacher.path)
+        return replace(self, config=config, teacher=teacher)
 
     @property
     def title(self) -> str:

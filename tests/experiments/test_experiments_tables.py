@@ -13,7 +13,7 @@ import torch
 
 from hitnet.experiments.claims import all_claims, claims_table
 from hitnet.experiments.outcome import samples
-from hitnet.experiments.protocol import CONSTANT, FALLING, SCALES, Protocol
+from hitnet.experiments.protocol import CONSTANT, FALLING, HYBRID, SCALES, Protocol
 from hitnet.experiments.report import report
 from hitnet.experiments.reproduce import reproduce
 from hitnet.experiments.speed import Speed, measure_speed, speed_table
@@ -90,6 +90,17 @@ def test_seeds_that_an_earlier_command_added_count(laptop: Protocol, pretend: Ca
     many = Protocol(laptop.scale, laptop.out, runs=11)
     pretend(many.grid("table1")["HitNet", CONSTANT].units[10], 0.42)
     assert samples(laptop.grid("table1"))["HitNet", CONSTANT].values == (0.38, 0.40, 0.42)
+
+
+def test_pupils_of_several_seeds_have_teachers_of_their_own(laptop: Protocol, pretend: Callable):
+    cell = laptop.grid("hybrid")[HYBRID, f"MNIST, {FALLING}"]
+    for unit, error in zip(cell.units, (0.3, 0.4, 0.5), strict=True):
+        pretend(unit, error)
+    assert samples(laptop.grid("hybrid"))[HYBRID, f"MNIST, {FALLING}"].values == (0.3, 0.4, 0.5)
+    shutil.rmtree(cell.units[1].path)
+    pretend(replace(cell.units[1], config=replace(cell.units[1].config, teacher=cell.units[0].teacher.path)), 0.1)
+    with pytest.raises(ValueError, match=r"was made with teacher .*hitnet-s0, expected .*hitnet-s1"):
+        samples(laptop.grid("hybrid"))
 
 
 def test_a_run_of_other_settings_enters_no_table(laptop: Protocol, pretend: Callable):
