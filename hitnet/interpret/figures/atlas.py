@@ -60,7 +60,8 @@ def _sweep_grid(model: Model, pictures: Tensor, labels: Sequence[str], title: st
     rows, steps, _, height, width = pictures.shape
     blocks = math.ceil(rows / LONGEST)
     longest = math.ceil(rows / blocks)
-    tall, left, head, foot = CELL * height / width, 1.2, 1.0, 0.08
+    tall, head, foot = CELL * height / width, 1.0, 0.08
+    left = 0.25 + 0.075 * max(map(len, labels))
     size = (blocks * (left + CELL * steps + 0.1), head + tall * longest + foot)
     figure = Figure(figsize=size)
     for block in range(blocks):
