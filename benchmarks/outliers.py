@@ -44,6 +44,8 @@ def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
         "model": model.config.name,
         "data": data.name,
         "seed": run.config.seed,
+        "training_images": run.config.train_images or len(data.train),
+        "epochs": run.result["epochs"],
         "test_error": run.result["test"]["error"],
         "command": read_json(path / "env.json")["command"],
         "auroc": {},
@@ -57,10 +59,12 @@ def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     names = list(rows[0]["auroc"])
-    lines = [["network", "seed", "test error, %", *names], ["---", *["---:"] * (2 + len(names))]]
+    titles = ["network", "seed", "training images", "epochs", "test error, %", *names]
+    lines = [titles, ["---", *["---:"] * (len(titles) - 1)]]
     for row in rows:
         aurocs = (f"{row['auroc'][name]:.4f}" for name in names)
-        lines.append([row["model"], str(row["seed"]), f"{row['test_error']:.2f}", *aurocs])
+        trained = (str(row["seed"]), f"{row['training_images']:,}", str(row["epochs"]))
+        lines.append([row["model"], *trained, f"{row['test_error']:.2f}", *aurocs])
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 

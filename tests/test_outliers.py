@@ -35,5 +35,5 @@ def test_auroc_is_the_share_of_pairs_in_which_the_strange_image_is_the_more_unus
         assert row["auroc"]["Fashion-MNIST"] == pytest.approx(wins / len(usual) ** 2, abs=1e-4)
         assert all(0 <= auroc <= 1 for auroc in row["auroc"].values())
     table = (tmp_path / "found.md").read_text().splitlines()
-    assert table[0].startswith("| network | seed | test error, % | Fashion-MNIST |")
-    assert table[2].startswith(f"| lenet5-hom | 0 | {rows[0]['test_error']:.2f} | ")
+    assert table[0].startswith("| network | seed | training images | epochs | test error, % | Fashion-MNIST |")
+    assert table[2].startswith(f"| lenet5-hom | 0 | 200 | 2 | {rows[0]['test_error']:.2f} | ")
