@@ -18,7 +18,7 @@ from hitnet.model import build
 from hitnet.training.config import TrainConfig
 from hitnet.training.evaluation import TEST_BATCH
 
-# Two cores of a 2023 server (see results/README.md): operations a second of the paper's encoder, whose large
+# Two cores of a 2023 server (see docs/results.md): operations a second of the paper's encoder, whose large
 # convolution takes few of the multiplications counted; of other networks; and seconds that every step takes at least.
 ENCODER_RATE, OTHER_RATE, OVERHEAD = 4e11, 1.3e11, 0.02
 # What a GPU is taken to sustain on such small networks: a tenth of the 156 TFLOP/s that an A100 has for convolutions of
