@@ -240,11 +240,13 @@ class ExperimentsView(Listener):
         self.states = {unit.unit.title: unit.state for unit in all_progress}
         done = sum(unit.state == "done" for unit in all_progress)
         if all_progress:
-            rest = f"the others take about {_duration(seconds)} on two cores of a server"
+            words = f"{len(all_progress)} runs, {done} of them finished already"
+            if done < len(all_progress):
+                words += f"; the others take about {_duration(seconds)} on two cores of a server"
             if seconds > DAY:
                 hours = gpu_hours([unit.unit for unit in all_progress if unit.state != "done"])
-                rest += f", {hours:,.0f} hours of a GPU (docs/reproduce.md)"
-            say(f"{len(all_progress)} runs, {done} of them finished already; {rest}")
+                words += f", {hours:,.0f} hours of a GPU (docs/reproduce.md)"
+            say(words)
 
     def timing(self) -> None:
         say("taking the time of training steps")
@@ -262,17 +264,19 @@ class ExperimentsView(Listener):
                 say(f"{title}: {_words(unit)}{tail}")
             self.states[title] = unit.state
 
-    def written(self, all_progress: list[UnitProgress], tables: Sequence[ResultTable], path: Path) -> None:
+    def writing(self) -> None:
         if self.live is not None:
             self.live.stop()
+        say("writing tables and figures")
+
+    def written(self, tables: Sequence[ResultTable], problems: Sequence[str], path: Path) -> None:
         for result in tables:
             table = _table(result.headings, "l" + "r" * (len(result.headings) - 1), result.title)
             for row in result.rows:
                 _add(table, *row)
             _show(table)
-        for unit in all_progress:
-            if unit.failure is not None:
-                say(unit.failure)
+        for problem in problems:
+            say(problem)
         say(f"written to {path}")
 
 
@@ -281,6 +285,7 @@ def _progress_table(all_progress: Sequence[UnitProgress], seconds_left: float, m
     counts = Counter(unit.state for unit in all_progress)
     title = ", ".join(f"{counts[state]} {state}" for state in ("done", "running", "waiting", "failed") if counts[state])
     table = _table(["run", "epoch", "test error, %", "state"], "lrrl", f"{title}; {_duration(seconds_left)} left")
+    table.columns[0].no_wrap, table.columns[0].overflow = True, "ellipsis"  # a run is one line: so many fit
     order = ("running", "failed", "done", "waiting")
     ranked = sorted(all_progress, key=lambda unit: (order.index(unit.state), -unit.ended))
     shown = ranked if len(ranked) <= most else ranked[: most - 1]  # the last line counts the rest
@@ -318,6 +323,8 @@ def _outcome(run: Run) -> tuple[str, str, str]:
 
 
 def _duration(seconds: float) -> str:
+    if seconds > 3 * DAY:
+        return f"{seconds / DAY:,.0f} days"
     return f"{seconds:.0f} s" if seconds < 120 else str(timedelta(seconds=round(seconds)))
 
 

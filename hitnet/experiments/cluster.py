@@ -5,6 +5,7 @@ whose worker died goes on from its last epoch on whichever node takes it up; whe
 node and begins anew on another. Either way the finished run is returned with the task, and written where it is missing.
 """
 
+import socket
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,7 +25,7 @@ Files = dict[str, bytes]
 def run_on_ray(all_progress: list[Progress], address: str, watch: Watch, pause: float = 0.2) -> None:
     """Do what is to be done on a Ray cluster, as many runs at a time as it has GPUs or, without any, CPUs."""
     ray = _import_ray()
-    ray.init(address=address, log_to_driver=False, ignore_reinit_error=True)
+    _join(ray, address)
     try:
         busy: dict[Any, Progress] = {}
         while True:
@@ -38,7 +39,12 @@ def run_on_ray(all_progress: list[Progress], address: str, watch: Watch, pause: 
                 busy[task.remote(chosen.unit, {} if teacher is None else pack(teacher.path))] = chosen
             watch(all_progress)
             if not busy:
-                return
+                if next_unit(all_progress) is None:
+                    return
+                raise RuntimeError(
+                    f"the Ray cluster at {address} has neither CPU nor GPU, expected one at least; start nodes with: "
+                    f"ray start --address {address}. The same command goes on then"
+                )
             ended, _ = ray.wait(list(busy), timeout=pause)
             for reference in ended:
                 _end(busy.pop(reference), reference, ray)
@@ -77,6 +83,19 @@ def unpack(files: Files, folder: Path) -> None:
         return
     for name in sorted(files, key=lambda name: name == "result.json"):
         write_bytes(folder / name, files[name])
+
+
+def _join(ray: ModuleType, address: str) -> None:
+    """Ray alone would try for minutes, and answer with options of its own."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        if port.isdecimal():
+            socket.create_connection((host, int(port)), timeout=10).close()
+        ray.init(address=address, log_to_driver=False, ignore_reinit_error=True)
+    except OSError as error:
+        raise RuntimeError(
+            f"there is no Ray cluster at {address} ({error}); start one with: ray start --head --port 6379"
+        ) from None
 
 
 def _import_ray() -> Any:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from hitnet.data import to_float
 from hitnet.experiments.outcome import finished_runs
-from hitnet.experiments.protocol import FALLING, STANDARDISED, Protocol
+from hitnet.experiments.protocol import FALLING, STANDARDISED, Cell, Protocol
 from hitnet.interpret import figures
 from hitnet.interpret.hybrid import HybridAugmentation
 from hitnet.interpret.prototypes import prototypes
@@ -31,31 +31,39 @@ class Drawing(NamedTuple):
     figure: Figure
 
 
-def write_figures(protocol: Protocol) -> list[tuple[str, Path]]:
-    """OUT/figures/<name>.png and .svg: (caption, PNG) of each."""
+def write_figures(protocol: Protocol) -> tuple[list[tuple[str, Path]], list[str]]:
+    """OUT/figures/<name>.png and .svg: (caption, PNG) of each; and why others could not be drawn."""
+    drawings, problems = list(curve_figures(protocol)), []
+    for name, (cell, words) in networks(protocol).items():
+        if cell is not None and (runs := finished_runs(cell)):
+            try:
+                drawings += network_figures(runs[0], name, words)
+            except (OSError, ValueError) as error:  # its model or its data set may be elsewhere
+                problems.append(f"not drawn: a network with {words}: {error}")
     written = []
-    for drawing in all_figures(protocol):
+    for drawing in drawings:
         path = protocol.out / "figures" / f"{drawing.name}.png"
         figures.save(drawing.figure, path, dpi=120)
         figures.save(drawing.figure, path.with_suffix(".svg"))
         written.append((drawing.caption, path))
-    return written
+    return written, problems
 
 
-def all_figures(protocol: Protocol) -> Iterator[Drawing]:
-    yield Drawing("loss", "The centripetal loss for capsules of two components", figures.loss_surfaces())
-    for experiment, caption in CURVES.items():
-        if panels := error_curves(protocol, experiment):
-            figure = figures.errors_by_epoch(panels, in_pairs=experiment == "table3")
-            words = f"{caption}: mean of the runs (their number in brackets) and one deviation each way"
-            yield Drawing(f"errors-{experiment}", words, figure)
-    drawn = {
+def networks(protocol: Protocol) -> dict[str, tuple[Cell | None, str]]:
+    """Whose insides are shown: name of the files -> cell, words."""
+    return {
         "paper": (protocol.grid("table1").get(("HitNet", FALLING)), "the paper's decoder"),
         "standardised": (protocol.grid("figures").get((STANDARDISED, "MNIST")), "the standardised decoder"),
     }
-    for name, (cell, words) in drawn.items():
-        if cell is not None and (runs := finished_runs(cell)):
-            yield from network_figures(runs[0], name, words)
+
+
+def curve_figures(protocol: Protocol) -> Iterator[Drawing]:
+    yield Drawing("loss", "The centripetal loss for capsules of two components", figures.loss_surfaces())
+    for experiment, caption in CURVES.items():
+        if panels := error_curves(protocol, experiment):
+            figure = figures.errors_by_epoch(panels, in_pairs=experiment == "table3", one_scale=experiment == "table1")
+            words = f"{caption}, logarithmic: mean of the runs (their number in brackets), one deviation each way"
+            yield Drawing(f"errors-{experiment}", words, figure)
 
 
 def error_curves(protocol: Protocol, experiment: str) -> dict[str, dict[str, list[list[float]]]]:

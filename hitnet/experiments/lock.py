@@ -13,7 +13,11 @@ except ImportError:  # Windows; there it is left to the user
 @contextmanager
 def only_command(folder: Path) -> Iterator[None]:
     """Hold the folder until the block, or the process, ends."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".lock").touch()
+    except OSError as error:
+        raise type(error)(f"cannot write into {folder} ({error.strerror}); choose another --out") from None
     with open(folder / ".lock", "w") as file:
         if fcntl is not None:
             try:

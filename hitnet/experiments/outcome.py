@@ -1,5 +1,7 @@
 """What the runs of an experiment came to, read from their folders."""
 
+from collections.abc import Iterator
+
 from hitnet.experiments.protocol import EXPERIMENTS, Cell, Grid, Protocol, Unit
 from hitnet.experiments.statistics import Sample
 from hitnet.experiments.work import check_settings
@@ -54,11 +56,12 @@ def single_results(protocol: Protocol) -> list[dict[str, object]]:
     """One record for each finished run."""
     records: dict[str, dict[str, object]] = {}
     for experiment in EXPERIMENTS:
-        for cell in protocol.grid(experiment).values():
+        for cell in _cells(protocol, experiment):
             for run in finished_runs(cell):
                 key = run.path.relative_to(protocol.out).as_posix()
                 if key in records:
-                    records[key]["experiments"] = f"{records[key]['experiments']} {experiment}"
+                    named = str(records[key]["experiments"]).split()
+                    records[key]["experiments"] = " ".join(dict.fromkeys([*named, experiment]))
                     continue
                 config, result = run.config, run.result
                 records[key] = {
@@ -76,3 +79,16 @@ def single_results(protocol: Protocol) -> list[dict[str, object]]:
                     "parameters": result["parameters"],
                 }
     return list(records.values())
+
+
+def _cells(protocol: Protocol, experiment: str) -> Iterator[Cell]:
+    """All of an experiment, also the networks that deform images for others."""
+    for cell in protocol.grid(experiment).values():
+        yield cell
+        if (teacher := cell.units[0].teacher) is not None:
+            yield Cell((teacher,))
+
+
+def begun(protocol: Protocol) -> set[str]:
+    """The experiments that have a finished run which no other has: more than what others left for them."""
+    return {str(record["experiments"]) for record in single_results(protocol)} & EXPERIMENTS.keys()

@@ -26,7 +26,8 @@ TABLE1 = {
     ("HitNet", CONSTANT): Reported(0.38, 0.033),
     ("HitNet", FALLING): Reported(0.36, 0.025),
 }
-BEST = {"N1": 0.38, "N2": 0.53, "N2b": 0.62, "HitNet": 0.32}
+# The best single run on MNIST, whatever the rate.
+BEST = {"N1": 0.38, "N2": 0.53, "N2b": 0.62, PLAIN: 0.32, HYBRID: 0.24}
 
 TABLE2 = {
     ("HitNet", "MNIST"): Reported(0.36),

@@ -120,9 +120,7 @@ SCALES = {
         runs=lambda experiment, model, data: 20,
         teacher={},
         speed={"rounds": 20},
-        notes=(
-            "the paper's protocol: 250 epochs, 20 runs, all training images; falling rate: ×0.95 each epoch; float32",
-        ),
+        notes=("the paper's protocol: 250 epochs on all training images; falling rate: ×0.95 each epoch; float32",),
     ),
     "laptop": Scale(
         name="laptop",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from hitnet.experiments.outcome import Failures
+from hitnet.experiments.outcome import single_results
 from hitnet.experiments.protocol import Protocol
 from hitnet.experiments.tables import Table
 from hitnet.files import read_json
@@ -37,11 +37,11 @@ figcaption { font-size: .9rem; margin-bottom: .3rem; }
 
 
 def report(
-    protocol: Protocol, tables: Sequence[Table], pictures: Sequence[tuple[str, Path]], failures: Failures
+    protocol: Protocol, tables: Sequence[Table], pictures: Sequence[tuple[str, Path]], problems: Sequence[str]
 ) -> str:
     """The page of a protocol: what was done and where, what failed, the claims, the tables, the pictures."""
     body = [f"<h1>HitNet: the paper’s experiments, scale {escape(protocol.scale.name)}</h1>"]
-    body.append(_notes([*_machines(protocol), *protocol.scale.notes, *failures.values()]))
+    body.append(_notes([*_machines(protocol), *protocol.scale.notes, *problems]))
     body += [_table(table) for table in tables]
     if pictures:
         body.append("<h2>Figures</h2>")
@@ -59,8 +59,8 @@ def report(
 def _machines(protocol: Protocol) -> list[str]:
     """Where the finished runs were made, as they wrote it down themselves."""
     machines: Counter[str] = Counter()
-    for file in sorted((protocol.out / "runs").rglob("result.json")):
-        found = read_json(file.with_name("env.json"))
+    for record in single_results(protocol):
+        found = read_json(protocol.out / str(record["run"]) / "env.json")
         machines[f"{found['processor']}, {found['cores']} cores, {found['device']}; torch {found['torch']}"] += 1
     return [f"{count} runs on {words}" for words, count in machines.items()]
 

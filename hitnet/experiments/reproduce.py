@@ -1,20 +1,22 @@
 """From a target to its tables: what is missing is trained, what is there is read."""
 
 import time
+from collections.abc import Collection
 from pathlib import Path
 
+from hitnet.data import load_dataset
 from hitnet.experiments.claims import all_claims, claims_table
 from hitnet.experiments.cluster import run_on_ray
 from hitnet.experiments.cost import seconds_left
 from hitnet.experiments.figures import write_figures
 from hitnet.experiments.lock import only_command
 from hitnet.experiments.outcome import Failures, single_results
-from hitnet.experiments.protocol import SCALES, Protocol, ScaleName, Target
+from hitnet.experiments.protocol import SCALES, TARGETS, Protocol, ScaleName, Target
 from hitnet.experiments.report import report
 from hitnet.experiments.runner import Progress, run_local, survey
 from hitnet.experiments.speed import Speed, measure_speed, speed_table
 from hitnet.experiments.tables import Table, all_tables, write_results, write_tables
-from hitnet.files import read_json, write_json, write_text
+from hitnet.files import read_json, read_settings, write_json, write_text
 
 
 class Listener:
@@ -26,7 +28,9 @@ class Listener:
 
     def changed(self, all_progress: list[Progress], seconds_left: float) -> None: ...
 
-    def written(self, all_progress: list[Progress], tables: list[Table], path: Path) -> None: ...
+    def writing(self) -> None: ...
+
+    def written(self, tables: list[Table], problems: list[str], path: Path) -> None: ...
 
 
 def reproduce(
@@ -48,6 +52,7 @@ def reproduce(
     # In full: a run names its teacher, and whoever resumes it may start in another folder.
     protocol = Protocol(SCALES[scale], out.resolve(), runs)
     with only_command(protocol.out):
+        check_scale(protocol)
         return _reproduce(target, protocol, workers, ray, listener or Listener())
 
 
@@ -56,12 +61,14 @@ def _reproduce(target: Target, protocol: Protocol, workers: int, ray: str | None
     all_progress = survey(protocol.units(target))
     # What cannot enter the tables is refused now, not after hours of training.
     single_results(protocol)
+    if ray is None:
+        check_data(all_progress)
     listener.planned(all_progress, seconds_left(all_progress, 0))
     try:
         if target in ("speed", "all") and not (out / SPEED_FILE).is_file():
             # Before the runs: it is to be alone on the machine.
             listener.timing()
-            write_json(out / SPEED_FILE, measure_speed(**protocol.scale.speed).to_json())
+            write_json(out / SPEED_FILE, vars(measure_speed(**protocol.scale.speed)))
         began = time.monotonic()
 
         def watch(found: list[Progress]) -> None:
@@ -73,26 +80,45 @@ def _reproduce(target: Target, protocol: Protocol, workers: int, ray: str | None
             run_on_ray(all_progress, ray, watch)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped; the same command goes on from the last epochs in {out}") from None
+    listener.writing()
     failures = {progress.unit: progress.failure for progress in all_progress if progress.failure is not None}
-    tables = write(protocol, failures)
-    listener.written(all_progress, tables, out)
+    tables, problems = write(protocol, failures, TARGETS[target])
+    listener.written(tables, [*failures.values(), *problems], out)
     return all(progress.state == "done" for progress in all_progress)
 
 
-SPEED_FILE = "speed.json"
+SPEED_FILE, SCALE_FILE = "speed.json", "scale.json"
 
 
-def write(protocol: Protocol, failures: Failures) -> list[Table]:
-    """Everything that the finished runs say, into the protocol's folder: tables, claims, figures, report."""
+def check_scale(protocol: Protocol) -> None:
+    """A folder holds one scale: the tables of another would take the place of its own."""
+    path, name = protocol.out / SCALE_FILE, protocol.scale.name
+    if not path.is_file():
+        write_json(path, {"scale": name})
+    elif (found := read_json(path).get("scale")) != name:
+        raise ValueError(f"{protocol.out} holds experiments at scale {found}, expected {name}; choose another --out")
+
+
+def check_data(all_progress: list[Progress]) -> None:
+    """Have every data set that is still needed; a missing one is told now, and no two processes download the same."""
+    for name in {progress.unit.config.data for progress in all_progress if progress.state == "waiting"}:
+        load_dataset(name)
+
+
+def write(protocol: Protocol, failures: Failures, asked: Collection[str]) -> tuple[list[Table], list[str]]:
+    """Everything that the finished runs say, into the protocol's folder: tables, claims, figures, report.
+
+    Given back: the tables, and why figures are missing.
+    """
     out = protocol.out
-    speed = Speed(**read_json(out / SPEED_FILE)) if (out / SPEED_FILE).is_file() else None
-    tables = all_tables(protocol, failures)
+    speed = read_settings(out / SPEED_FILE, Speed) if (out / SPEED_FILE).is_file() else None
+    tables = all_tables(protocol, failures, asked)
     if speed is not None:
         tables.append(speed_table(speed))
     if claims := all_claims(protocol, speed):
         tables.insert(0, claims_table(claims, protocol, failures))
     write_tables(tables, out / "tables")
     write_results(protocol)
-    pictures = write_figures(protocol)
-    write_text(out / "report.html", report(protocol, tables, pictures, failures))
-    return tables
+    pictures, problems = write_figures(protocol)
+    write_text(out / "report.html", report(protocol, tables, pictures, [*failures.values(), *problems]))
+    return tables, problems

@@ -2,12 +2,11 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
-from hitnet.encoders import PaperEncoder
+from hitnet.encoders import PAPER_WIDTH, PaperEncoder
 from hitnet.experiments.tables import Table
 from hitnet.model import Model, create_model
 from hitnet.training.devices import choose_device
@@ -48,6 +47,8 @@ class Speed:
     batch_size: int
     device: str
     threads: int
+    width: int | None = None
+    """Channels of the encoder where they are not the paper's."""
 
     @property
     def ratios(self) -> dict[str, Ratio]:
@@ -56,9 +57,6 @@ class Speed:
             path: Ratio([slow / fast for slow, fast in zip(times["CapsNet"], times["HitNet"], strict=True)])
             for path, times in self.seconds.items()
         }
-
-    def to_json(self) -> dict[str, Any]:
-        return vars(self)
 
 
 def measure_speed(rounds: int, batch_size: int = 128, width: int | None = None) -> Speed:
@@ -77,7 +75,7 @@ def measure_speed(rounds: int, batch_size: int = 128, width: int | None = None) 
             if turn:
                 seconds[path][title].append(time.perf_counter() - began)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{processor()} ({device.type})"
-    return Speed(seconds, batch_size, name, torch.get_num_threads())
+    return Speed(seconds, batch_size, name, torch.get_num_threads(), width)
 
 
 class Step:
@@ -114,10 +112,14 @@ def speed_table(speed: Speed) -> Table:
         records.append({"path": path, "hitnet": fast, "capsnet": slow, "ratio": ratio.median, "low": low, "high": high})
     rounds = len(next(iter(times.values())))
     notes = [
-        f"on {speed.device}, {speed.threads} threads, float32: medians of {rounds} steps of {speed.batch_size} images, "
-        "networks in turn, scaled to an epoch",
+        f"on {speed.device}, threads: {speed.threads}, float32: medians of {rounds} steps of {speed.batch_size} "
+        "images, networks in turn, scaled to an epoch; the ratio is the median of those of single rounds",
         "the paper compares with others' code; our CapsNet is a fast one: its routing is batched, and its coefficients "
         "carry no gradient",
     ]
+    if speed.width is not None:
+        notes.insert(
+            0, f"encoders of {speed.width} channels, not the paper's {PAPER_WIDTH}: no time of the paper's networks"
+        )
     headings = ["large convolution by", "HitNet", "CapsNet", "CapsNet / HitNet", "paper"]
     return Table("speed", "Time of one training epoch of MNIST", headings, rows, notes, records)

@@ -56,8 +56,9 @@ def student_tail(t: float, freedom: float) -> float:
     """P(T > t) of Student's distribution: with T = √ν tan θ the density is that of cos(θ)^(ν−1)."""
     theta = np.linspace(-math.pi / 2, math.pi / 2, 20_001)
     density = np.cos(theta).clip(0) ** (freedom - 1)
-    area = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
-    return float(1 - np.interp(math.atan(t / math.sqrt(freedom)), theta, area / area[-1]))
+    # Summed from the far end: 1 minus the other side would lose a small tail in rounding.
+    tail = np.concatenate([np.cumsum((density[1:] + density[:-1])[::-1])[::-1], [0.0]])
+    return float(np.interp(math.atan(t / math.sqrt(freedom)), theta, tail / tail[0]))
 
 
 def sign_test(successes: int, trials: int) -> float:

@@ -2,14 +2,14 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hitnet.experiments import paper
-from hitnet.experiments.outcome import Failures, Samples, samples, single_results, unfinished
-from hitnet.experiments.protocol import FOUR, PAIRS, Grid, Protocol
+from hitnet.experiments.outcome import Failures, Samples, begun, samples, single_results, unfinished
+from hitnet.experiments.protocol import CONSTANT, FALLING, FOUR, PAIRS, Grid, Protocol
 from hitnet.experiments.statistics import LEVEL, Sample, welch
 from hitnet.files import write_text
 
@@ -33,20 +33,22 @@ TITLES = {
     "hybrid": "Test error with and without hybrid augmentation, %",
     "ablations": "What the paper leaves open: test error of HitNet on MNIST, %",
 }
-READING = "mean ± deviation between runs (number of runs); after it, what the paper reports"
+READING = "mean ± deviation between runs (number of runs)"
+REPORTED = "after it, what the paper reports"
 DERIVED = "derived: the paper gives the difference to plain training only"
 
 
-def all_tables(protocol: Protocol, failures: Failures) -> list[Table]:
-    """A table for every experiment of which there is a finished run."""
+def all_tables(protocol: Protocol, failures: Failures, asked: Collection[str]) -> list[Table]:
+    """A table for every experiment that was asked for, now or before, as far as it has finished runs."""
     tables = []
+    shown = {*asked, *begun(protocol)}
     for name, title in TITLES.items():
         grid = protocol.grid(name)
         found = samples(grid)
-        if not found:
+        if name not in shown or not found:
             continue
         notes = [*protocol.scale.notes, *unfinished(grid, failures)]
-        table = grid_table(name, title, found, grid, [READING, *notes])
+        table = grid_table(name, title, found, grid, notes)
         tables.append(EXTRAS.get(name, lambda table, found, grid: table)(table, found, grid))
         if name == "table3" and pairs_of(found):
             tables.append(decrease_table(found, notes))
@@ -66,18 +68,30 @@ def grid_table(name: str, title: str, found: Samples, grid: Grid, notes: list[st
             if errors is not None:
                 records.append({"row": row, "column": column, **_numbers(errors), **_theirs(theirs)})
         rows.append(cells)
+    notes = [f"{READING}; {REPORTED}" if reported else READING, *notes]
     if any("(derived)" in cell for cells in rows for cell in cells):
-        notes = [*notes, DERIVED]
+        notes.append(DERIVED)
     headings = [""] + [part for column in columns for part in ((column, "paper") if reported else (column,))]
     return Table(name, title, headings, rows, notes, records)
 
 
+BEST = "best run on MNIST"
+
+
 def with_best(table: Table, found: Samples, grid: Grid) -> Table:
-    """The best single run of each network, as the paper gives it."""
+    """The best single run of each network on MNIST, as the paper gives it."""
     for row in table.rows:
-        errors = [error for (network, _), sample in found.items() if network == row[0] for error in sample.values]
-        row += [f"{min(errors):.2f}", f"{paper.BEST[row[0]]:.2f}"]
-    table.headings.extend(["best run", "paper"])
+        runs = [
+            error
+            for (network, column), sample in found.items()
+            if network == row[0] and (column in (CONSTANT, FALLING) or column.startswith("MNIST,"))
+            for error in sample.values
+        ]
+        row += [f"{min(runs):.2f}" if runs else "–", f"{paper.BEST[row[0]]:.2f}"]
+        if runs:
+            best = {"mean": min(runs), "runs": len(runs), "paper_mean": paper.BEST[row[0]]}
+            table.records.append({"row": row[0], "column": BEST, **best})
+    table.headings.extend([BEST, "paper"])
     return table
 
 
@@ -86,16 +100,22 @@ def with_quoted(table: Table, found: Samples, grid: Grid) -> Table:
     columns = table.headings[1::2]
     for name, quoted in paper.CAPSNETS.items():
         table.rows.append([name, *(part for column in columns for part in ("–", quoted.get(column, "–")))])
+        table.records.extend(
+            {"row": name, "column": column, "paper_mean": error}
+            for column, error in quoted.items()
+            if column in columns
+        )
     return table
 
 
 def against_default(table: Table, found: Samples, grid: Grid) -> Table:
     """How far each choice lies from what the scale's runs have by default, and whether the runs tell them apart."""
     default = next(iter(grid))
-    for row in table.rows:
+    for row, record in zip(table.rows, table.records, strict=True):
         place = (row[0], "MNIST")
         same = grid[place].units[0] == grid[default].units[0]
         row.append("default" if same else _compared(found[place], found.get(default)))
+        record["against_default"] = row[-1]
     table.headings.append("against the default")
     table.notes.append(
         "against the default: Welch's t test at 5 % in each direction, not corrected for the number of tests"
@@ -108,11 +128,14 @@ def _compared(own: Sample, default: Sample | None) -> str:
         return "–"
     p = welch(own, default)
     words = "not told apart" if p is None or LEVEL <= p <= 1 - LEVEL else "better" if p < LEVEL else "worse"
+    if own.deviation is None or default.deviation is None:
+        words = "too few runs to tell"
     return f"{own.mean - default.mean:+.2f}, {words}".replace("-", "−")
 
 
 EXTRAS: dict[str, Callable[[Table, Samples, Grid], Table]] = {
     "table1": with_best,
+    "hybrid": with_best,
     "table2": with_quoted,
     "ablations": against_default,
 }

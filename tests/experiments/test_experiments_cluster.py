@@ -109,6 +109,22 @@ def test_a_task_that_fails_without_a_word_is_named_by_its_kind(tiny: Callable[..
     assert (progress.state, progress.problem) == ("failed", "RayError: ")
 
 
+def test_a_cluster_that_is_not_there_is_told_with_the_remedy(tiny: Callable[..., Unit]):
+    with pytest.raises(
+        RuntimeError, match=r"there is no Ray cluster at 127.0.0.1:1 .*; start one with: ray start --head"
+    ):
+        cluster.run_on_ray(survey([tiny()]), "127.0.0.1:1", lambda found: None)
+
+
+def test_a_cluster_without_a_processor_is_told_with_the_remedy(tiny: Callable[..., Unit], monkeypatch):
+    empty = SimpleNamespace(
+        init=lambda **_: None, shutdown=lambda: None, cluster_resources=dict, remote=lambda **_: lambda work: None
+    )
+    monkeypatch.setattr(cluster, "_import_ray", lambda: empty)
+    with pytest.raises(RuntimeError, match="the Ray cluster at auto has neither CPU nor GPU, expected one at least"):
+        cluster.run_on_ray(survey([tiny()]), "auto", lambda found: None)
+
+
 def test_a_run_comes_back_whole_from_a_node_with_a_disk_of_its_own(tiny: Callable[..., Unit], tmp_path: Path):
     far = tiny(out=tmp_path / "far", epochs=1)
     files = cluster.train_on_node(far, {})

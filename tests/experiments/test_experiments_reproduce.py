@@ -88,16 +88,56 @@ def test_a_failed_run_is_told_and_the_tables_hold_the_others(tmp_path: Path, mon
             progress.state, progress.problem = "failed", "no luck:\nnone"
 
     monkeypatch.setattr("hitnet.experiments.reproduce.run_local", fail)
-    told: list[Progress] = []
+    told: list[str] = []
 
     class Hears(Listener):
-        def written(self, all_progress, tables, path) -> None:
-            told.extend(all_progress)
+        def written(self, tables, problems, path) -> None:
+            told.extend(problems)
             assert tables == []
 
     assert reproduce("table1", "smoke", tmp_path, listener=Hears()) is False
     assert len(told) == 8
     assert "failed: n1 on mnist-mini, constant, seed 0: no luck: none</li>" in (tmp_path / "report.html").read_text()
+
+
+def test_another_scale_in_the_same_folder_is_refused(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("hitnet.experiments.reproduce.run_local", lambda *_: None)
+    reproduce("table1", "smoke", tmp_path)
+    with pytest.raises(ValueError, match="holds experiments at scale smoke, expected laptop; choose another --out"):
+        reproduce("speed", "laptop", tmp_path)
+
+
+def test_a_missing_data_set_is_told_before_anything_is_trained(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("HITNET_DATA", str(tmp_path))
+    monkeypatch.setattr("hitnet.experiments.reproduce.run_local", lambda *_: pytest.fail("nothing is to be trained"))
+    with pytest.raises(FileNotFoundError, match="mnist needs train-images"):
+        reproduce("table1", "laptop", tmp_path / "out")
+
+
+def test_a_folder_that_cannot_be_written_is_told_with_the_remedy(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError, match=r"cannot write into .*file \(File exists\); choose another --out"):
+        reproduce("table1", "smoke", tmp_path / "file")
+
+
+def test_a_network_that_is_elsewhere_is_not_drawn_and_everything_else_is(
+    tmp_path: Path, monkeypatch, pretend: Callable
+):
+    monkeypatch.setattr("hitnet.experiments.reproduce.run_local", lambda *_: None)
+    for unit in Protocol(SCALES["smoke"], tmp_path).units("table1"):
+        pretend(unit, 0.5)
+    told: list[str] = []
+
+    class Hears(Listener):
+        def written(self, tables, problems, path) -> None:
+            told.extend(problems)
+            assert [table.name for table in tables] == ["claims", "table1"]
+
+    assert reproduce("table1", "smoke", tmp_path, listener=Hears())
+    assert len(told) == 1
+    assert told[0].startswith("not drawn: a network with the paper's decoder: ")
+    assert "errors-table1.png" in {path.name for path in (tmp_path / "figures").iterdir()}
+    assert "not drawn: a network" in (tmp_path / "report.html").read_text()
 
 
 def test_an_interruption_says_how_to_go_on(tmp_path: Path, monkeypatch):
@@ -131,6 +171,9 @@ def test_one_table_shows_what_runs_what_is_done_and_what_waits(tiny: Callable[..
     assert [row[3] for row in cells] == ["running", "failed", "done", "done", "waiting", ""], "six lines, not seven"
     assert [row[0][-1] for row in cells[2:4]] == ["1", "0"], "what ended last comes first"
     assert cells[-1][0] == "… and 5 more"
+    narrow = Console(width=40, record=True, file=io.StringIO())
+    narrow.print(console._progress_table(many(tiny), 5400, most=6))
+    assert sum(line.startswith("│") for line in narrow.export_text().splitlines()) == 6, "a run is one line"
 
 
 def test_without_a_terminal_a_line_tells_what_began_and_what_ended(tiny: Callable[..., Unit], capsys):
@@ -154,4 +197,6 @@ def test_the_plan_tells_the_hours_of_what_is_not_finished_yet(capsys):
     units = Protocol(SCALES["paper"], Path("out")).units("table1")
     finished, others = units[:100], units[100:]
     console.ExperimentsView().planned([*(Progress(unit, "done") for unit in finished), *map(Progress, others)], 1e6)
-    assert f", {gpu_hours(others):.0f} hours of a GPU" in capsys.readouterr().out
+    assert f"12 days on two cores of a server, {gpu_hours(others):.0f} hours of a GPU" in capsys.readouterr().out
+    console.ExperimentsView().planned([Progress(unit, "done") for unit in finished], 0)
+    assert capsys.readouterr().out == "100 runs, 100 of them finished already\n"

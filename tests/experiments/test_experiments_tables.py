@@ -11,13 +11,13 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from hitnet.experiments.claims import all_claims, claims_table
+from hitnet.experiments.claims import all_claims, claims_table, speed_claims
 from hitnet.experiments.outcome import samples
-from hitnet.experiments.protocol import CONSTANT, FALLING, HYBRID, SCALES, Protocol
+from hitnet.experiments.protocol import CONSTANT, EXPERIMENTS, FALLING, HYBRID, SCALES, Protocol
 from hitnet.experiments.report import report
 from hitnet.experiments.reproduce import reproduce
 from hitnet.experiments.speed import Speed, measure_speed, speed_table
-from hitnet.experiments.tables import Table, all_tables, decrease_table, to_latex, to_markdown, write_results
+from hitnet.experiments.tables import Table, all_tables, decrease_table, to_csv, to_latex, to_markdown, write_results
 from hitnet.files import read_json, write_bytes, write_json
 
 ERRORS = {"N1": (0.50, 0.54), "N2": (0.80, 0.78), "N2b": (0.75, 0.77), "HitNet": (0.38, 0.40)}
@@ -37,21 +37,22 @@ def laptop(tmp_path, pretend: Callable) -> Protocol:
 
 
 def table(protocol: Protocol, name: str) -> Table:
-    return next(table for table in all_tables(protocol, {}) if table.name == name)
+    return next(table for table in all_tables(protocol, {}, [name]) if table.name == name)
 
 
 def test_table_1_has_mean_deviation_and_runs_beside_the_papers_numbers(laptop: Protocol):
     found = table(laptop, "table1")
-    assert found.headings == ["", CONSTANT, "paper", FALLING, "paper", "best run", "paper"]
+    assert found.headings == ["", CONSTANT, "paper", FALLING, "paper", "best run on MNIST", "paper"]
     assert found.rows[0] == ["N1", "0.52 ± 0.028 (2)", "0.52 ± 0.060", "–", "0.42 ± 0.027", "0.50", "0.38"]
     assert found.rows[3][1:5] == ["0.39 ± 0.014 (2)", "0.38 ± 0.033", "0.30 (1)", "0.36 ± 0.025"]
     assert found.rows[3][5:] == ["0.30", "0.32"]
 
 
-def test_columns_keep_their_order_whichever_run_ends_first(laptop: Protocol):
-    for unit in laptop.grid("table1")["N1", CONSTANT].units:
+def test_columns_keep_their_order_whichever_run_ends_first(laptop: Protocol, pretend: Callable):
+    grid = laptop.grid("table1")
+    for unit in (*grid["N1", CONSTANT].units, *grid["N1", FALLING].units):
         shutil.rmtree(unit.path, ignore_errors=True)
-    write_json(laptop.grid("table1")["N1", FALLING].units[0].path / "result.json", {"test": {"error": 0.1}})
+    pretend(grid["N1", FALLING].units[0], 0.1)
     assert table(laptop, "table1").headings[1:5:2] == [CONSTANT, FALLING]
 
 
@@ -65,17 +66,17 @@ def test_an_unfinished_run_counts_nowhere(laptop: Protocol):
 def test_what_is_not_finished_is_named_below_the_tables_and_on_the_page(laptop: Protocol):
     lost = laptop.grid("table1")["N1", FALLING].units[0]
     failures = {lost: "failed: N1: out of <luck>"}
-    tables = {found.name: found for found in all_tables(laptop, failures)}
+    tables = {found.name: found for found in all_tables(laptop, failures, EXPERIMENTS)}
     notes = tables["table1"].notes
     assert notes[-1] == failures[lost]
     assert notes[-2].startswith("not finished: N1, constant rate (1 of 3 runs); N1, falling rate (3 of 3 runs); N2,")
     assert "LeNet-5, MNIST (5 of 5 runs)" in tables["table3-decrease"].notes[-1], "the other tables lack other runs"
     assert failures[lost] in claims_table(all_claims(laptop), laptop, failures).notes
-    assert "failed: N1: out of &lt;luck&gt;" in report(laptop, [], [], failures)
+    assert "failed: N1: out of &lt;luck&gt;" in report(laptop, [], [], list(failures.values()))
 
 
 def test_every_table_of_runs_says_in_what_it_differs_from_the_paper(laptop: Protocol):
-    for found in [*all_tables(laptop, {}), claims_table(all_claims(laptop), laptop, {})]:
+    for found in [*all_tables(laptop, {}, EXPERIMENTS), claims_table(all_claims(laptop), laptop, {})]:
         assert set(laptop.scale.notes) <= set(found.notes)
 
 
@@ -90,6 +91,13 @@ def test_seeds_that_an_earlier_command_added_count(laptop: Protocol, pretend: Ca
     many = Protocol(laptop.scale, laptop.out, runs=11)
     pretend(many.grid("table1")["HitNet", CONSTANT].units[10], 0.42)
     assert samples(laptop.grid("table1"))["HitNet", CONSTANT].values == (0.38, 0.40, 0.42)
+
+
+def test_a_network_that_deforms_images_for_others_is_one_of_the_experiment(laptop: Protocol, pretend: Callable):
+    pretend(laptop.grid("hybrid")[HYBRID, f"MNIST, {FALLING}"].units[1].teacher, 0.5)
+    rows = list(csv.DictReader(io.StringIO(write_results(laptop).read_text())))
+    assert [row["experiments"] for row in rows if "decoder-standardised" in row["run"]] == ["hybrid figures"]
+    assert "table1 table2 hybrid ablations" in {row["experiments"] for row in rows}, "each of them once"
 
 
 def test_pupils_of_several_seeds_have_teachers_of_their_own(laptop: Protocol, pretend: Callable):
@@ -128,11 +136,28 @@ def test_a_run_of_several_processes_is_none_of_the_protocols(laptop: Protocol):
         samples(laptop.grid("table1"))
 
 
-def test_only_experiments_with_finished_runs_have_a_table(laptop: Protocol, tmp_path):
-    assert {found.name for found in all_tables(laptop, {})} == {
-        *("table1", "table2", "table3", "table3-decrease", "hybrid", "ablations")
-    }
-    assert all_tables(Protocol(laptop.scale, tmp_path / "nothing"), {}) == []
+def test_experiments_that_were_asked_for_and_have_finished_runs_have_a_table(laptop: Protocol, pretend, tmp_path):
+    def names(*asked: str) -> list[str]:
+        return [found.name for found in all_tables(laptop, {}, asked)]
+
+    assert names(*EXPERIMENTS) == ["table1", "table2", "table3", "table3-decrease", "hybrid", "ablations"]
+    assert names() == ["table1"], "the others only have runs that it has left for them"
+    pretend(laptop.grid("ablations")["loss: smooth", "MNIST"].units[0], 0.5)
+    assert names("hybrid") == ["table1", "hybrid", "ablations"], "and what was begun before stays"
+    assert all_tables(Protocol(laptop.scale, tmp_path / "nothing"), {}, EXPERIMENTS) == []
+
+
+def test_a_csv_file_says_what_the_table_says(laptop: Protocol, pretend: Callable):
+    best = [record for record in table(laptop, "table1").records if record["column"] == "best run on MNIST"]
+    assert [(record["row"], record["mean"], record["paper_mean"]) for record in best][-1] == ("HitNet", 0.30, 0.32)
+    quoted = [record for record in table(laptop, "table2").records if record["row"] == "CapsNet, Guo"]
+    assert quoted == [{"row": "CapsNet, Guo", "column": "MNIST", "paper_mean": "0.34"}]
+    assert to_csv(table(laptop, "table2").records).splitlines()[-1] == '"CapsNet, Shin",MNIST,,,,,,0.75,,'
+    pretend(laptop.grid("ablations")["loss: smooth", "MNIST"].units[0], 0.5)
+    records = {record["row"]: record["against_default"] for record in table(laptop, "ablations").records}
+    assert records["loss: smooth"] == "+0.20, too few runs to tell"
+    claims = claims_table(all_claims(laptop), laptop, {})
+    assert list(claims.records[0]) == ["claim", "verdict", "found", "p"]
 
 
 def test_the_relative_decrease_by_hand(laptop: Protocol):
@@ -160,8 +185,8 @@ def test_the_default_is_what_the_scales_runs_have(laptop: Protocol, pretend: Cal
     rows = {row[0]: row[2] for row in table(laptop, "ablations").rows}
     assert rows["loss: stepwise"] == "default"
     # Runs of this scale have 0.1 and 1e-3.
-    assert rows["BatchNorm's constants: Keras' (0.01, 1e-3)"] == "+0.20, not told apart"
-    assert rows["BatchNorm's constants: torch's (0.1, 1e-5)"] == "+0.20, not told apart"
+    assert rows["BatchNorm's constants: Keras' (0.01, 1e-3)"] == "+0.20, too few runs to tell"
+    assert rows["BatchNorm's constants: torch's (0.1, 1e-5)"] == "+0.20, too few runs to tell"
     paper = Protocol(SCALES["paper"], laptop.out / "paper")
     pretend(paper.grid("table1")["HitNet", FALLING].units[0], 0.3)
     rows = {row[0]: row[2] for row in table(paper, "ablations").rows}
@@ -174,8 +199,8 @@ def test_what_the_paper_gives_as_a_difference_is_called_derived(tmp_path, preten
     assert not any(note.startswith("derived") for note in table(protocol, "hybrid").notes)
     pretend(protocol.grid("hybrid")["HitNet, hybrid augmentation", "SVHN, constant rate"].units[0], 5.0)
     found = table(protocol, "hybrid")
-    assert found.rows == [["HitNet, hybrid augmentation", "0.30 (1)", "0.33", "5.00 (1)", "5.30 (derived)"]]
-    assert [record["paper_derived"] for record in found.records] == [False, True]
+    assert found.rows == [[HYBRID, "0.30 (1)", "0.33", "5.00 (1)", "5.30 (derived)", "0.30", "0.24"]]
+    assert [record.get("paper_derived") for record in found.records] == [False, True, None]
     assert found.notes[-1].startswith("derived: the paper gives the difference")
 
 
@@ -206,7 +231,11 @@ def test_latex_escapes_what_it_would_swallow():
 
 def test_nothing_in_a_latex_table_needs_more_than_ascii(laptop: Protocol):
     speed = Speed({"direct convolution": {"HitNet": [0.1], "CapsNet": [1.2]}}, 100, "abacus", 1)
-    for found in [*all_tables(laptop, {}), claims_table(all_claims(laptop), laptop, {}), speed_table(speed)]:
+    for found in [
+        *all_tables(laptop, {}, EXPERIMENTS),
+        claims_table(all_claims(laptop), laptop, {}),
+        speed_table(speed),
+    ]:
         assert to_latex(found).partition("\\begin")[2].isascii()
 
 
@@ -230,7 +259,7 @@ class Tags(HTMLParser):
 def test_the_report_holds_its_pictures_and_fetches_nothing(laptop: Protocol, tmp_path):
     write_bytes(tmp_path / "dot.png", b"\x89PNG")
     odd = Table("odd", "<b>", ["<i>"], [["<script>"]], ["a & b"], [])
-    page = report(laptop, [*all_tables(laptop, {}), odd], [("“A” <caption>", tmp_path / "dot.png")], {})
+    page = report(laptop, [*all_tables(laptop, {}, EXPERIMENTS), odd], [("“A” <caption>", tmp_path / "dot.png")], [])
     tags = Tags()
     tags.feed(page)
     assert tags.open == []
@@ -248,6 +277,9 @@ def test_speed_is_measured_by_both_paths_and_scaled_to_an_epoch():
     }
     known = Speed({"direct convolution": {"HitNet": [0.1, 0.1], "CapsNet": [1.2, 1.2]}}, 100, "abacus", 3)
     assert speed_table(known).rows == [["direct convolution", "60 s", "720 s", "12.00 (12.00 to 12.00)", "≥ 10"]]
-    assert speed_table(known).notes[0].startswith("on abacus, 3 threads, float32: medians of 2 steps of 100 images")
+    assert speed_table(known).notes[0].startswith("on abacus, threads: 3, float32: medians of 2 steps of 100 images")
+    assert speed_table(found).notes[0].startswith("encoders of 16 channels, not the paper's 256")
+    assert list(speed_claims(found)) == [], "narrow networks say nothing of the paper's"
+    assert [claim.verdict for claim in speed_claims(known)] == ["holds"]
     assert found.device
     assert found.threads == torch.get_num_threads()

@@ -32,23 +32,32 @@ def _logarithmic(axes: Any) -> None:
     """A logarithmic axis of values, where all are positive, over whole epochs."""
     if min(min(line.get_ydata()) for line in axes.lines) > 0:
         axes.set_yscale("log")
+        low, high = axes.get_ylim()
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}")
-        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+        # Less than a decade may hold no power of ten at all.
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5) if high / low > 20 else (1.5, 2, 3, 4, 5, 7)))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def errors_by_epoch(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], *, in_pairs: bool = False) -> Figure:
+def errors_by_epoch(
+    panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], *, in_pairs: bool = False, one_scale: bool = False
+) -> Figure:
     """Mean test error of several runs by epoch, with a band of one deviation each way.
 
     panels: title of the panel -> label of the line -> the runs' errors by epoch. `in_pairs` draws lines two and two in
-    one colour, the first of them dashed.
+    one colour, the first of them dashed; with `one_scale` all panels have the same axes.
     """
-    figure = Figure(figsize=(max(4.6 * len(panels), 6), 4), layout="constrained")
+    columns = min(len(panels), 3 if len(panels) % 2 else 2)
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(max(4.6 * columns, 6), 4 * rows), layout="constrained")
+    places = list(figure.subplots(rows, columns, squeeze=False, sharey=one_scale).flat)
+    for empty in places[len(panels) :]:
+        empty.remove()
     labels = list(dict.fromkeys(label for lines in panels.values() for label in lines))
-    for axes, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+    for axes, (title, lines) in zip(places, panels.items(), strict=False):
         for label, runs in lines.items():
             place = labels.index(label)
             colour = f"C{place // 2 if in_pairs else place}"
@@ -56,7 +65,8 @@ def errors_by_epoch(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]
             errors = np.array([run[:shortest] for run in runs])
             mean, epochs = errors.mean(axis=0), np.arange(1, shortest + 1)
             dashed = "--" if in_pairs and place % 2 == 0 else "-"
-            axes.plot(epochs, mean, dashed, color=colour, marker=".", markersize=4, label=f"{label} ({len(runs)})")
+            marker = "." if shortest <= 20 else ""
+            axes.plot(epochs, mean, dashed, color=colour, marker=marker, markersize=4, label=f"{label} ({len(runs)})")
             if len(runs) > 1:
                 spread = errors.std(axis=0, ddof=1)
                 # A logarithmic axis has no place for zero.
