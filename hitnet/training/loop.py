@@ -116,6 +116,9 @@ def _train(run: Run, job: Job, watcher: Watcher) -> Run:
 
     while state.epoch < config.epochs and not state.out_of_patience(config.patience):
         began, began_computing, totals = time.perf_counter(), time.process_time(), Totals()
+        if team.size > 1:
+            # The file of the state keeps the first process's torch generator alone, and they draw differently much.
+            torch.manual_seed(int(torch.randint(2**62, (), generator=state.generator)) + team.rank)
         state.model.train()
         for index, (images, labels) in enumerate(batches):
             rate = learning_rate(config, state.epoch + index / len(batches))
