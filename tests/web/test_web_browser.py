@@ -14,7 +14,7 @@ import pytest
 import torch
 from explorer_runs import serving
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from hitnet.data import load_dataset, to_float
 from hitnet.export import export_html
@@ -52,7 +52,7 @@ def new_page(browser: Browser) -> Iterator[NewPage]:
     contexts = []
 
     def open_page(url: str, viewport: dict[str, int] = DESKTOP, **options: Any) -> Page:
-        context = browser.new_context(viewport=viewport, reduced_motion="reduce", **options)  # type: ignore[arg-type]
+        context = browser.new_context(**{"viewport": viewport, "reduced_motion": "reduce", **options})  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(20_000)
@@ -287,6 +287,16 @@ def test_reset_sample_and_range(new_page: NewPage, address: str) -> None:
     assert (slider.get_attribute("min"), slider.get_attribute("max")) == ("0", "1")
 
 
+def test_a_class_chosen_while_another_is_moving_shows_its_prototype(new_page: NewPage, address: str) -> None:
+    page = new_page(address, reduced_motion="no-preference")
+    page.evaluate(
+        "[document.querySelector('.sample'), document.querySelectorAll('.class-card')[3]].map(each => each.click())"
+    )
+    page.wait_for_timeout(500)  # longer than a film
+    assert page.get_attribute(".stage canvas", "data-class") == "3"
+    assert capsule_of(page) == [0.5] * 16
+
+
 def test_the_sliders_can_be_set_to_an_image_and_it_can_be_saved(
     new_page: NewPage, address: str, explorer: Explorer
 ) -> None:
@@ -317,6 +327,20 @@ def test_mistakes_can_be_looked_up(new_page: NewPage, address: str, explorer: Ex
     assert page.locator(".test-tile:not(.wrong)").count() == 0
     page.locator(".test-tile").first.click()
     expect(page.locator(".verdict-truth")).to_contain_text("a mistake")
+
+
+def test_the_newest_question_about_test_images_wins(new_page: NewPage, address: str) -> None:
+    page = new_page(f"{address}/#ask")
+    held_back: list[Route] = []
+    page.route(lambda url: "show=all" in url, lambda route: held_back.append(route))
+    page.get_by_label("Test images", exact=True).check(force=True)
+    wait_until(page, lambda: bool(held_back))
+    page.get_by_label("Show").select_option("mistakes")
+    expect(page.locator(".test-tile.wrong").first).to_be_visible()
+    with page.expect_response(lambda response: "show=all" in response.url):
+        held_back[0].continue_()
+    page.wait_for_timeout(100)
+    assert page.locator(".test-tile:not(.wrong)").count() == 0
 
 
 def test_hybrid_images_in_the_page_follow_the_librarys_formula(

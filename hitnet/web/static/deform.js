@@ -117,6 +117,7 @@ export class Workbench {
 
   /** Go to a class, at its centre or at a given capsule. */
   choose(classIndex, show = false, capsule = null) {
+    cancelAnimationFrame(this.gliding);
     this.classIndex = classIndex;
     this.cards.forEach(({ card }, index) => card.setAttribute("aria-pressed", String(index === classIndex)));
     const card = this.cards[classIndex].card;
@@ -174,7 +175,6 @@ export class Workbench {
     const from = [...this.capsule];
     const begun = performance.now();
     const length = calm() ? 0 : 350;
-    this.canvas.dataset.gliding = "yes";
     const advance = () => {
       const passed = length ? Math.min(1, (performance.now() - begun) / length) : 1;
       const eased = 1 - (1 - passed) ** 3;
@@ -182,10 +182,7 @@ export class Workbench {
       this.rows.forEach((_, feature) => this.showRow(feature));
       this.paintNow();
       if (passed < 1) this.gliding = requestAnimationFrame(advance);
-      else {
-        delete this.canvas.dataset.gliding;
-        this.paintLenses();
-      }
+      else this.paintLenses();
     };
     advance();
   }

@@ -55,17 +55,19 @@ export class TestImages {
     this.refresh();
   }
 
-  /** Show a page, and come back as long as images are still being looked at. */
+  /** Show a page, and come back as long as images are still being looked at. The newest question wins. */
   async refresh() {
     clearTimeout(this.timer);
+    const asked = (this.asked = (this.asked ?? 0) + 1);
     const query = new URLSearchParams({ show: this.show.value, class: this.classes.value, offset: this.offset, limit: PAGE });
     let found;
     try {
       found = await ask(`/api/tests?${query}`);
     } catch (error) {
-      this.status.textContent = error.message;
+      if (asked === this.asked) this.status.textContent = error.message;
       return;
     }
+    if (asked !== this.asked) return;
     const busy = found.state === "loading" || found.state === "scoring";
     this.progress.hidden = !busy;
     if (found.total) this.progress.value = found.done / found.total;
