@@ -15,7 +15,6 @@ import hitnet
 from hitnet.data import to_float
 from hitnet.files import write_text
 from hitnet.heads import HitOrMissHead
-from hitnet.interpret.verdicts import scores_of
 from hitnet.training.evaluation import data_for
 from hitnet.training.run import Run
 
@@ -35,7 +34,7 @@ def main() -> None:
         fingerprints.add(data.fingerprint)
         if len(fingerprints) > 1:
             parser.error(f"{path} has other data than the runs before it; a committee answers one question")
-        distances.append(scores_of(model, to_float(data.test.images)))
+        distances.append(model.scores(to_float(data.test.images)))
         member = [model.config.name, str(run.config.seed), str(run.result["epochs"])]
         rows.append([*member, error(distances[-1], data.test.labels)])
     together = error(torch.stack(distances).mean(0), data.test.labels)

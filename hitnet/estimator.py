@@ -16,11 +16,10 @@ from hitnet.config import checked_shape
 from hitnet.data import channels_first, stratified_split
 from hitnet.heads import HitOrMissHead
 from hitnet.interpret.prototypes import prototypes
-from hitnet.model import Model, build, evaluating, find_recipe
+from hitnet.model import Model, build, find_recipe
 from hitnet.training import memory
 from hitnet.training.config import TrainConfig
 from hitnet.training.devices import choose_device
-from hitnet.training.evaluation import TEST_BATCH
 from hitnet.training.state import make_optimizer
 from hitnet.transplant import with_hit_or_miss
 
@@ -266,13 +265,10 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         """Features come in all units: in those of their spread over all rows learned from. Images stay as they are."""
         return inputs if self.scaler_ is None else torch.from_numpy(self.scaler_.transform(inputs.numpy()))
 
-    @torch.no_grad()
     def _capsules(self, inputs: Tensor) -> Tensor:
         """(N, …) -> (N, classes, dims)."""
         device = next(self.net_.parameters()).device
-        with evaluating(self.net_):
-            parts = self._scaled(inputs).split(TEST_BATCH)
-            return torch.cat([self.net_.capsules(part.to(device)).cpu() for part in parts])
+        return self.net_.all_capsules(self._scaled(inputs).to(device)).cpu()
 
     def _distances(self, inputs: Tensor) -> Tensor:
         """How far the capsule of each class lands from the centre: (N, …) -> (N, classes)."""

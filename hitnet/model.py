@@ -19,6 +19,8 @@ from hitnet.decoder import PaperDecoder, StandardisedDecoder
 from hitnet.layer import HitOrMiss
 from hitnet.timm_encoder import PREFIX, TimmEncoder
 
+TEST_BATCH = 128  # larger ones leave the CPU's caches: 512 take the compact networks half as long again
+
 
 class Output(NamedTuple):
     """What a network says of a batch of images."""
@@ -88,12 +90,19 @@ class Model(nn.Module):
         return self.decoder(capsules, class_indices)
 
     @torch.no_grad()
-    def predict(self, images: Tensor, batch_size: int = 128) -> Tensor:
-        """The class of each image, in evaluation mode: (batch, channels, height, width) -> (batch,)."""
+    def all_capsules(self, images: Tensor, batch_size: int = TEST_BATCH) -> Tensor:
+        """`capsules` of any number of images, in evaluation mode, so many at a time: -> (count, classes, dims)."""
         check_tensor("images", images)
         with evaluating(self):
-            parts = [self.head.decide(self.head.score(self.capsules(part))) for part in images.split(batch_size)]
-        return torch.cat(parts)
+            return torch.cat([self.capsules(part) for part in images.split(batch_size)])
+
+    def scores(self, images: Tensor, batch_size: int = TEST_BATCH) -> Tensor:
+        """How each class fares with each image, likewise: -> (count, classes)."""
+        return self.head.score(self.all_capsules(images, batch_size))
+
+    def predict(self, images: Tensor, batch_size: int = TEST_BATCH) -> Tensor:
+        """The class of each image, likewise: -> (count,)."""
+        return self.head.decide(self.scores(images, batch_size))
 
     def save(self, path: str | Path) -> None:
         """Write the model as a folder that `hitnet.load` reads."""

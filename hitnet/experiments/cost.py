@@ -14,9 +14,8 @@ from hitnet.config import ModelConfig
 from hitnet.data.catalog import OFFICIAL_COUNTS
 from hitnet.experiments.protocol import Unit
 from hitnet.experiments.runner import Progress
-from hitnet.model import build
+from hitnet.model import TEST_BATCH, build
 from hitnet.training.config import TrainConfig
-from hitnet.training.evaluation import TEST_BATCH
 
 # Two cores of a 2023 server (see docs/results.md): operations a second of the paper's encoder, whose large
 # convolution takes few of the multiplications counted; of other networks; and seconds that every step takes at least.

@@ -11,9 +11,7 @@ from hitnet.checks import check_labels
 from hitnet.data import ImageSet, stratified_subset, to_float
 from hitnet.heads import HitOrMissHead
 from hitnet.interpret.prototypes import CENTRE, all_deformations, draw, prototypes, sample, unit
-from hitnet.model import Model, evaluating
-
-BATCH = 128  # what larger ones would gain is lost to the cache
+from hitnet.model import TEST_BATCH, Model
 
 
 @dataclass(frozen=True)
@@ -174,16 +172,10 @@ def measure(model: Model, data: ImageSet, limit: int = 10_000) -> Measured:
     return Measured(found, summary, feature_statistics(model, images, data.labels, capsules=own))
 
 
-@torch.no_grad()
 def true_capsules(model: Model, images: Tensor, labels: Tensor) -> Tensor:
     """The true class's capsule of each image, in evaluation mode: images, (batch,) -> (batch, dims)."""
     check_labels(labels, len(images), model.head.num_classes)
-    with evaluating(model):
-        parts = [
-            model.capsules(part)[torch.arange(len(part), device=part.device), label.long()]
-            for part, label in zip(images.split(BATCH), labels.split(BATCH), strict=True)
-        ]
-    return torch.cat(parts)
+    return model.all_capsules(images)[torch.arange(len(images), device=images.device), labels.long()]
 
 
 def _within_classes(images: Tensor, labels: Tensor) -> float:
@@ -196,7 +188,7 @@ def _within_classes(images: Tensor, labels: Tensor) -> float:
 
 def _error(model: Model, images: Tensor, labels: Tensor, capsules: Tensor) -> float:
     """Summed squared differences between images and the drawings of their capsules."""
-    parts = zip(images.split(BATCH), labels.split(BATCH), capsules.split(BATCH), strict=True)
+    parts = zip(*(values.split(TEST_BATCH) for values in (images, labels, capsules)), strict=True)
     return sum(float((draw(model, own, label) - image).double().square().sum()) for image, label, own in parts)
 
 

@@ -3,19 +3,17 @@ unusual an image is."""
 
 from typing import Literal
 
-import torch
 from torch import Tensor
 
-from hitnet.checks import check_tensor
 from hitnet.heads import HitOrMissHead, N1Head, SoftmaxHead
-from hitnet.model import Model, evaluating
+from hitnet.model import Model
 
 Verdict = Literal["sure", "unknown", "ambiguous"]
 
 
 def verdicts(model: Model, images: Tensor) -> list[Verdict | None]:
     """One verdict for each image, None for a network without hit zone: (batch, channels, height, width) -> batch."""
-    return judge(model, scores_of(model, images))
+    return judge(model, model.scores(images))
 
 
 def outlier_score(model: Model, images: Tensor) -> Tensor:
@@ -24,7 +22,7 @@ def outlier_score(model: Model, images: Tensor) -> Tensor:
     For Hit-or-Miss the distance of the nearest capsule to the centre. For others what their scores give: −max softmax,
     or −the greatest length of a capsule.
     """
-    return unusual(model, scores_of(model, images))
+    return unusual(model, model.scores(images))
 
 
 def judge(model: Model, scores: Tensor) -> list[Verdict | None]:
@@ -43,11 +41,3 @@ def unusual(model: Model, scores: Tensor) -> Tensor:
         # In single precision most images of a good network would share the same 1.
         scores = scores.double().softmax(dim=1)
     return -scores.amax(dim=1)
-
-
-@torch.no_grad()
-def scores_of(model: Model, images: Tensor, batch_size: int = 512) -> Tensor:
-    """The head's score of each class, in evaluation mode: (batch, channels, height, width) -> (batch, classes)."""
-    check_tensor("images", images)
-    with evaluating(model):
-        return torch.cat([model.head.score(model.capsules(part)) for part in images.split(batch_size)])

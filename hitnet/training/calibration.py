@@ -8,8 +8,8 @@ from torch import Tensor
 
 from hitnet.data import Batches, ImageSet
 from hitnet.files import read_json, write_json
-from hitnet.interpret.verdicts import scores_of, unusual
-from hitnet.model import Model, load
+from hitnet.interpret.verdicts import unusual
+from hitnet.model import TEST_BATCH, Model, load
 from hitnet.training.bounds import choose_threshold, upper_bound
 from hitnet.training.config import TrainConfig
 from hitnet.training.evaluation import data_for
@@ -100,7 +100,7 @@ def read_calibration(path: Path) -> Calibration | None:
 
 def answer_all(model: Model, data: ImageSet) -> tuple[Tensor, Tensor]:
     """(outlier scores, whether the answer is wrong), one for each image."""
-    scores = torch.cat([scores_of(model, images) for images, _ in Batches(data, 512)])
+    scores = torch.cat([model.scores(images) for images, _ in Batches(data, TEST_BATCH)])
     return unusual(model, scores), model.head.decide(scores) != data.labels
 
 

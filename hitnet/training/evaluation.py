@@ -10,12 +10,10 @@ from torch import Tensor
 from hitnet.data import Batches, Dataset, ImageSet, load_dataset
 from hitnet.data.folder import folder_name
 from hitnet.files import write_json
-from hitnet.model import Model, evaluating, load
+from hitnet.model import TEST_BATCH, Model, evaluating, load
 from hitnet.training.config import TrainConfig
 from hitnet.training.devices import Team
 from hitnet.training.run import Run
-
-TEST_BATCH = 128  # larger ones leave the CPU's caches: 512 take the compact networks half as long again
 
 
 @dataclass(frozen=True)

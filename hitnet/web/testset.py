@@ -11,11 +11,11 @@ from torch import Tensor
 
 from hitnet.data import ImageSet, to_float
 from hitnet.interpret.verdicts import judge
-from hitnet.model import Model, evaluating
+from hitnet.model import Model
 from hitnet.training.evaluation import data_for
 from hitnet.training.run import Run
 
-BATCH = 64
+BATCH = 64  # whoever asks about an image meanwhile waits for one of them
 LARGEST_PAGE = 100
 
 Filter = Literal["all", "mistakes", "unknown", "ambiguous"]
@@ -96,11 +96,10 @@ class TestSet:
             time.sleep(0.002)  # lets somebody else have the model's lock
         self.state = "ready"
 
-    @torch.no_grad()
     def _score(self, part: ImageSet, start: int) -> list[Scored]:
-        with self.model_lock, evaluating(self.model):
-            scores = self.model.head.score(self.model.capsules(to_float(part.images)))
-            predicted, verdicts = self.model.head.decide(scores), judge(self.model, scores)
+        with self.model_lock:
+            scores = self.model.scores(to_float(part.images))
+        predicted, verdicts = self.model.head.decide(scores), judge(self.model, scores)
         own = scores.gather(1, predicted.unsqueeze(1)).squeeze(1)
         rows = zip(part.labels.tolist(), predicted.tolist(), own.tolist(), verdicts, strict=True)
         return [Scored(start + place, *row) for place, row in enumerate(rows)]

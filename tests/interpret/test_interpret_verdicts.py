@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import hitnet
-from hitnet.interpret.verdicts import judge, scores_of
+from hitnet.interpret.verdicts import judge
 
 
 def test_verdicts_of_images_are_those_of_their_distances(ladder):
@@ -19,7 +19,7 @@ def test_verdicts_of_images_are_those_of_their_distances(ladder):
 @pytest.mark.parametrize("name", hitnet.list_models())
 def test_the_more_unusual_of_two_images_is_the_one_whose_best_score_is_worse(small_model, digits, name):
     model, images = small_model(name), digits[0][:6]
-    scores, found = scores_of(model, images), hitnet.outlier_score(model, images)
+    scores, found = model.scores(images), hitnet.outlier_score(model, images)
     assert found.shape == (6,)
     if name in ("n1", "lenet5", "resnet18", "densenet40-12"):
         expected = -scores.double().softmax(1).amax(1)
@@ -32,7 +32,7 @@ def test_the_more_unusual_of_two_images_is_the_one_whose_best_score_is_worse(sma
 
 def test_batches_and_mode_make_no_difference(small_model, digits):
     model = small_model("hitnet-fast").train()
-    whole, parts = (scores_of(model, digits[0], batch_size=size) for size in (64, 7))
+    whole, parts = (model.scores(digits[0], batch_size=size) for size in (64, 7))
     torch.testing.assert_close(whole, parts)
     assert model.training
     assert hitnet.verdicts(model, digits[0]) == judge(model, whole)
