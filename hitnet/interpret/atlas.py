@@ -13,7 +13,7 @@ from hitnet.model import Model
 
 
 def write_atlas(
-    model: Model, quality: Quality | None, folder: Path, title: str, done: Callable[[int], None] = lambda count: None
+    model: Model, quality: Quality, folder: Path, title: str, done: Callable[[int], None] = lambda count: None
 ) -> list[Path]:
     """FOLDER/prototypes and FOLDER/atlas/<class>, each as .png and .svg; `done` hears of every finished page."""
     names = model.config.class_names

@@ -24,17 +24,15 @@ class FeatureStatistics:
     """(classes, dims, bins): counts between the edges."""
     edges: Tensor
     """(bins + 1,)"""
-    gaussian_distance: Tensor
-    """Largest difference between the distribution found and the Gaussian N(0.5, m/√n) (Kolmogorov–Smirnov), in 0..1."""
     expected_deviation: float
     """m/√n"""
 
-    def pooled(self, classes: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of each component over the images of some classes: (dims,), (dims,)."""
-        weights = self.histogram[classes, :, :].sum(2).double()
+    def pooled(self) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of each component over the images of all classes: (dims,), (dims,)."""
+        weights = self.histogram.sum(2).double()
         weights = weights / weights.sum(0)
         # Classes without images have weight 0 and NaN as mean.
-        mean, deviation = (values[classes].double().nan_to_num() for values in (self.mean, self.deviation))
+        mean, deviation = (values.double().nan_to_num() for values in (self.mean, self.deviation))
         centre = (weights * mean).sum(0)
         return centre, ((weights * (deviation**2 + mean**2)).sum(0) - centre**2).clamp(min=0).sqrt()
 
@@ -50,16 +48,15 @@ def feature_statistics(
     labels = labels.cpu()
     classes, dims, width = model.head.num_classes, model.head.capsule_dim, unit(model)
     low, high = max(0.0, CENTRE - 4 * width), min(1.0, CENTRE + 4 * width)
-    mean, deviation, distance = (torch.full((classes, dims), math.nan) for _ in range(3))
+    mean, deviation = (torch.full((classes, dims), math.nan) for _ in range(2))
     histogram = torch.zeros(classes, dims, bins)
     for index in labels.unique().tolist():
         values = own[labels == index]
         mean[index], deviation[index] = values.mean(0), values.std(0, correction=0)
-        distance[index] = _distance_to_gaussian(values, width)
         for feature in range(dims):
             inside = values[:, feature].clamp(low, high)
             histogram[index, feature] = torch.histc(inside, bins, low, high)
-    return FeatureStatistics(mean, deviation, histogram, torch.linspace(low, high, bins + 1), distance, width)
+    return FeatureStatistics(mean, deviation, histogram, torch.linspace(low, high, bins + 1), width)
 
 
 @dataclass(frozen=True)
@@ -229,11 +226,3 @@ def _sweep_changes(model: Model) -> list[float]:
         for pictures in (all_deformations(model, index) for index in range(model.head.num_classes))
     ]
     return torch.stack(changes).amax(0).tolist()
-
-
-def _distance_to_gaussian(values: Tensor, deviation: float) -> Tensor:
-    """Kolmogorov–Smirnov distance of each column to N(0.5, deviation): (count, dims) -> (dims,)."""
-    count = len(values)
-    cumulative = torch.special.ndtr((values.double().sort(0).values - CENTRE) / deviation)
-    steps = torch.arange(count, dtype=torch.float64).unsqueeze(1)
-    return torch.maximum((steps + 1) / count - cumulative, cumulative - steps / count).amax(0)

@@ -18,9 +18,9 @@ GAP = 2  # pixels between two
 LONGEST = 32  # rows one below the other; more stand side by side
 
 
-def image_grid(images: Tensor, titles: Sequence[str], title: str, columns: int = 10) -> Figure:
-    """Pictures side by side with a word above each: (count, channels, height, width)."""
-    columns = min(columns, len(images))
+def image_grid(images: Tensor, titles: Sequence[str], title: str) -> Figure:
+    """Pictures side by side, ten in a row, with a word above each: (count, channels, height, width)."""
+    columns = min(10, len(images))
     rows = math.ceil(len(images) / columns)
     side, pitch, head = 1.0, 1.28, 0.28
     # A lonely picture or two still leave room for the title.
@@ -47,11 +47,10 @@ def class_page(model: Model, class_index: int, quality: Quality | None = None) -
     return _sweep_grid(model, pictures, labels, f"“{name}” and its deformations", note)
 
 
-def component_sweep(model: Model, feature: int, class_indices: Sequence[int] | None = None) -> Figure:
-    """One component swept, for each class or some of them."""
-    indices = range(model.head.num_classes) if class_indices is None else class_indices
-    pictures = torch.stack([deformations(model, index, feature) for index in indices])
-    labels = [shortened(model.config.class_names[index]) for index in indices]
+def component_sweep(model: Model, feature: int) -> Figure:
+    """One component swept, for each class."""
+    pictures = torch.stack([deformations(model, index, feature) for index in range(model.head.num_classes)])
+    labels = [shortened(name) for name in model.config.class_names]
     return _sweep_grid(model, pictures, labels, f"component {feature} in each class", "One class in each row.")
 
 

@@ -12,11 +12,10 @@ from hitnet.interpret.prototypes import CENTRE
 from hitnet.interpret.statistics import FeatureStatistics
 
 
-def feature_histograms(statistics: FeatureStatistics, title: str, class_index: int | None = None) -> Figure:
-    """One panel for each component, over all classes or of one, with the Gaussian N(0.5, m/√n)."""
-    chosen = slice(None) if class_index is None else slice(class_index, class_index + 1)
-    counts = statistics.histogram[chosen].sum(0)
-    centres, spreads = statistics.pooled(chosen)
+def feature_histograms(statistics: FeatureStatistics, title: str) -> Figure:
+    """One panel for each component, over all classes, with the Gaussian N(0.5, m/√n)."""
+    counts = statistics.histogram.sum(0)
+    centres, spreads = statistics.pooled()
     dims = len(counts)
     columns = min(dims, 4 if dims <= 16 else 8)
     rows = math.ceil(dims / columns)
