@@ -1,5 +1,6 @@
 """Where capsules land, and what that costs: the paper's centripetal loss and the margin loss of capsule networks."""
 
+from functools import partial
 from typing import Literal
 
 import torch
@@ -90,27 +91,22 @@ class CentripetalLoss(nn.Module):
         shape: Shape = "stepwise",
     ) -> None:
         super().__init__()
-        self.capsule_dim = capsule_dim
-        self.hit_radius, self.miss_radius = hit_radius, miss_radius
-        self.step_length, self.step_height = step_length, step_height
-        self.miss_step_length, self.miss_step_height = miss_step_length, miss_step_height
-        self.miss_weight, self.reduction, self.shape = miss_weight, reduction, shape
+        self.loss = partial(
+            centripetal_loss,
+            capsule_dim=capsule_dim,
+            hit_radius=hit_radius,
+            miss_radius=miss_radius,
+            step_length=step_length,
+            step_height=step_height,
+            miss_step_length=miss_step_length,
+            miss_step_height=miss_step_height,
+            miss_weight=miss_weight,
+            reduction=reduction,
+            shape=shape,
+        )
 
     def forward(self, distances: Tensor, labels: Tensor) -> Tensor:
-        return centripetal_loss(
-            distances,
-            labels,
-            self.capsule_dim,
-            self.hit_radius,
-            self.miss_radius,
-            self.step_length,
-            self.step_height,
-            self.miss_step_length,
-            self.miss_step_height,
-            self.miss_weight,
-            self.reduction,
-            self.shape,
-        )
+        return self.loss(distances, labels)
 
 
 def margin_loss(

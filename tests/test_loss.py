@@ -308,6 +308,7 @@ def test_the_module_is_the_function_with_its_options():
         "miss_step_height": 0.6,
         "miss_weight": 0.9,
         "reduction": "none",
+        "shape": "smooth",
     }
     distances, labels = torch.rand(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])
     module = CentripetalLoss(**options)
