@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
@@ -22,11 +23,24 @@ def model(request: pytest.FixtureRequest) -> Model:
     return create_model("lenet5-hom", (channels, 12, 12), classes, dims, width=2, class_names=names).eval()
 
 
-def check(figure: Figure, widest: float = 30, tallest: float = 30) -> None:
+def check(figure: Figure, widest: float = 30, tallest: float = 30) -> Figure:
     width, height = figure.get_size_inches()
     assert 2 < width <= widest
     assert 1 < height <= tallest
     FigureCanvasAgg(figure).draw()
+    return figure
+
+
+def row_names(figure: Figure) -> list[str]:
+    """What stands on the left of each row of sweeps."""
+    return [text.get_text() for axes in figure.axes for text in axes.texts if text.get_ha() == "right"]
+
+
+def assert_shows(axes: Axes, image: torch.Tensor) -> None:
+    """The picture, or the upper left one of its tiles, is this image: (channels, height, width)."""
+    _, height, width = image.shape
+    shown = torch.as_tensor(axes.images[0].get_array())[:height, :width]
+    torch.testing.assert_close(shown.float(), image.permute(1, 2, 0).expand(-1, -1, 3))
 
 
 def some_images(model: Model) -> tuple[torch.Tensor, torch.Tensor]:
@@ -35,19 +49,44 @@ def some_images(model: Model) -> tuple[torch.Tensor, torch.Tensor]:
     return images, torch.arange(classes).repeat(2)
 
 
-def test_prototypes_pages_and_sweeps(model):
+def test_every_class_has_its_prototype_and_every_component_its_row(model):
     images, labels = some_images(model)
-    check(figures.image_grid(hitnet.prototypes(model), model.config.class_names, "prototypes"))
-    check(figures.class_page(model, 1, quality(model, images, labels, samples_per_class=1)))
-    check(figures.component_sweep(model, 1))
+    names, pictures = [shortened(name) for name in model.config.class_names], hitnet.prototypes(model)
+    grid = check(figures.image_grid(pictures, model.config.class_names, "prototypes"))
+    assert [axes.get_title() for axes in grid.axes] == names
+    for axes, picture in zip(grid.axes, pictures, strict=True):
+        assert_shows(axes, picture)
+    found = quality(model, images, labels, samples_per_class=1)
+    page = check(figures.class_page(model, 1, found))
+    assert [name.split()[0] for name in row_names(page)] == [f"c{feature}" for feature in found.by_importance]
+    assert_shows(page.axes[0], hitnet.deformations(model, 1, found.by_importance[0])[0])
+    sweep = check(figures.component_sweep(model, 1))
+    assert row_names(sweep) == names
+    assert_shows(sweep.axes[0], hitnet.deformations(model, 0, 1)[0])
 
 
-def test_cards_histograms_and_previews(model):
-    images, labels = some_images(model)
-    check(figures.decision_card(hitnet.explain(model, images[0])))
-    check(figures.feature_histograms(hitnet.feature_statistics(model, images, labels), "components"))
-    generator = torch.Generator().manual_seed(0)
-    check(figures.hybrid_preview(hitnet.HybridAugmentation(model), images[0], 0, generator))
+def test_a_card_shows_the_image_and_where_every_class_landed(model):
+    images, _ = some_images(model)
+    card = check(figures.decision_card(hitnet.explain(model, images[0])))
+    assert_shows(card.axes[0], images[0])
+    landed = [line for line in card.axes[-1].lines if line.get_marker() == "o"]
+    assert len(landed) == model.head.num_classes
+
+
+def test_every_component_has_its_histogram_with_its_mean(model):
+    statistics = hitnet.feature_statistics(model, *some_images(model))
+    figure = check(figures.feature_histograms(statistics, "components"))
+    titles = [axes.get_title() for axes in figure.axes if axes.get_visible()]
+    means = statistics.mean.mean(0).tolist()  # all classes have two images
+    assert [title.split(" ±")[0] for title in titles] == [f"c{i}   {mean:.3f}" for i, mean in enumerate(means)]
+
+
+def test_a_preview_begins_with_the_reconstruction_and_with_the_image(model):
+    image = some_images(model)[0][0]
+    augment = hitnet.HybridAugmentation(model)
+    drawn, detailed = check(figures.hybrid_preview(augment, image, 0, torch.Generator().manual_seed(0))).axes
+    assert_shows(drawn, model(image.unsqueeze(0), torch.tensor([0])).reconstruction[0].detach())
+    assert_shows(detailed, image)
 
 
 def test_confusion_matrices_stay_of_a_size_that_can_be_looked_at(model):
@@ -57,7 +96,9 @@ def test_confusion_matrices_stay_of_a_size_that_can_be_looked_at(model):
 
 @pytest.mark.parametrize("name", ["n2", "n2b", "capsnet"])
 def test_a_card_without_hit_zone_has_bars(small_model, name):
-    check(figures.decision_card(hitnet.explain(small_model(name), torch.rand(1, 28, 28))))
+    found = hitnet.explain(small_model(name), torch.rand(1, 28, 28))
+    (bars,) = check(figures.decision_card(found)).axes[-1].containers
+    assert [bar.get_width() for bar in bars] == pytest.approx(sorted(found.scores, reverse=True))
 
 
 def test_no_two_texts_of_a_card_overlap(model):
