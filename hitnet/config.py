@@ -7,6 +7,8 @@ from operator import index
 from typing import Any, Literal
 
 DecoderName = Literal["paper", "standardised", "none"]
+ImageShape = tuple[int, int, int]
+"""(channels, height, width)"""
 
 # Settings that depend on the network: the paper's, and what others bring along instead.
 PAPER: dict[str, Any] = {
@@ -66,7 +68,7 @@ class ModelConfig(NetworkOptions):
 
     name: str = "hitnet"
     """The network, as `list_models` names it."""
-    image_shape: tuple[int, int, int] | None = (1, 28, 28)
+    image_shape: ImageShape | None = (1, 28, 28)
     """(channels, height, width); None where only somebody else's network knows its images."""
     num_classes: int = 10
     class_names: tuple[str, ...] = ()
@@ -106,7 +108,7 @@ class ModelConfig(NetworkOptions):
         return cls(**options)
 
 
-def checked_shape(image_shape: Sequence[int]) -> tuple[int, int, int]:
+def checked_shape(image_shape: Sequence[int]) -> ImageShape:
     """(channels, height, width) as a tuple, whatever sequence it came in."""
     try:
         channels, height, width = (index(size) for size in image_shape)

@@ -24,8 +24,8 @@ from hitnet.interpret.predict import Prediction
 from hitnet.interpret.statistics import Quality
 from hitnet.model import Model
 from hitnet.training.calibration import Calibration
-from hitnet.training.loop import Watcher
 from hitnet.training.run import Row, Run
+from hitnet.training.watcher import Watcher
 
 DAY = 24 * 60 * 60
 FEW_STEPS = 200  # a network that saw fewer batches than this has hardly learned anything

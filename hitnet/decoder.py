@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from hitnet.config import ImageShape
 from hitnet.layer import initialise_as_keras, mask_capsules
-
-ImageShape = tuple[int, int, int]
 
 HIDDEN = (512, 1024)
 

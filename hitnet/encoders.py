@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from hitnet.config import ImageShape
 from hitnet.layer import initialise_as_keras
 from hitnet.spectral import SpectralConv2d, conv_relu_conv
-
-ImageShape = tuple[int, int, int]
 
 PAPER_WIDTH = 256
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from hitnet.config import checked_shape
+from hitnet.config import ImageShape, checked_shape
 from hitnet.data import channels_first, stratified_split
 from hitnet.heads import HitOrMissHead
 from hitnet.interpret.prototypes import prototypes
@@ -36,7 +36,6 @@ except ImportError as error:
     ) from error
 
 Array = npt.NDArray[Any]
-ImageShape = tuple[int, int, int]
 
 
 class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):

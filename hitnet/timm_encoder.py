@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hitnet.encoders import Encoder, ImageShape
+from hitnet.config import ImageShape
+from hitnet.encoders import Encoder
 
 PREFIX = "timm/"
 

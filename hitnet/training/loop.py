@@ -22,7 +22,7 @@ from hitnet.training.finish import finish
 from hitnet.training.run import Row, Run, describe_environment
 from hitnet.training.state import FILE, State
 from hitnet.training.tracking import make_tracker
-from hitnet.training.watcher import Watcher as Watcher
+from hitnet.training.watcher import Watcher
 
 
 class TrainingStopped(RuntimeError):

@@ -18,7 +18,8 @@ from hitnet.interpret.snapshots import read_evolution
 from hitnet.training.augmentation import make_augmentation
 from hitnet.training.config import TrainConfig
 from hitnet.training.devices import Team
-from hitnet.training.loop import Watcher, resume, train
+from hitnet.training.loop import resume, train
+from hitnet.training.watcher import Watcher
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ from hitnet.model import Loss, Model, create_model
 from hitnet.training import loop
 from hitnet.training.config import TrainConfig
 from hitnet.training.evaluation import Evaluation, evaluate
-from hitnet.training.loop import TrainingStopped, Watcher, learning_rate
+from hitnet.training.loop import TrainingStopped, learning_rate
 from hitnet.training.run import Row, Run
+from hitnet.training.watcher import Watcher
 
 Settings = Callable[..., TrainConfig]
 

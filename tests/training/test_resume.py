@@ -18,8 +18,8 @@ from hitnet import files
 from hitnet.checkpoint import read_tensors, write_tensors
 from hitnet.training import loop
 from hitnet.training.config import TrainConfig
-from hitnet.training.loop import Watcher
 from hitnet.training.run import Row, Run
+from hitnet.training.watcher import Watcher
 
 Settings = Callable[..., TrainConfig]
 

@@ -18,6 +18,7 @@ from hitnet.interpret.prototypes import prototypes
 from hitnet.training import loop, tracking
 from hitnet.training.config import TrainConfig
 from hitnet.training.run import Run
+from hitnet.training.watcher import Watcher
 
 Settings = Callable[..., TrainConfig]
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -83,7 +84,7 @@ def test_resuming_neither_repeats_nor_misses_an_epoch(settings: Settings, monkey
     method = {"before": "epoch_ended", "in the middle of": "_write_components"}.get(moment)
     original = getattr(tracking.TensorBoard, method) if method else None
 
-    class Stops(loop.Watcher):
+    class Stops(Watcher):
         """The next epoch's pictures are not written, or only in part; or the run stops after they were."""
 
         def epoch_ended(self, row: dict[str, float]) -> None:
