@@ -63,7 +63,6 @@ def calibrate_run(
     if not run.is_finished:
         raise ValueError(f"{run.path} is not finished, its network may still change; go on with: {run.resume_command}")
     data = data_for(run, model, data_dir=data_dir)
-    run.check_same({"data": data.fingerprint})
     held_out = split_training(run.config, data.train)[1]
     assert held_out is not None
     scores, wrong = answer_all(model, held_out)

@@ -105,10 +105,12 @@ def evaluate_run(path: Path, source: str | None = None, data_dir: Path | None = 
 
 
 def data_for(run: Run, model: Model, source: str | None = None, data_dir: Path | None = None) -> Dataset:
-    """A run's own data, or those of another `source`, if they fit its model."""
+    """A run's own data as they were, or those of another `source`, if they fit its model."""
     config, expected, names = run.config, model.config.image_shape, model.config.class_names
     if source is None:
         data = load_data(replace(config, data_dir=data_dir or config.data_dir))
+        # Of other images another test part would be drawn, with images that were trained on.
+        run.check_same({"data": data.fingerprint})
     else:
         size = expected[1:] if expected is not None else None
         data = load_dataset(source, data_dir=data_dir or config.data_dir, image_size=size, skip_bad=config.skip_bad)

@@ -72,6 +72,15 @@ def test_the_kept_model_gives_the_reported_error(run: Run):
 
 
 @pytest.mark.usefixtures("no_pictures")
+def test_a_run_is_not_measured_on_data_that_changed(settings: Settings, squares: Path):
+    run = hitnet.train(settings(epochs=1))
+    write_squares(squares, train=97)
+    with pytest.raises(ValueError, match=r"the data of .* changed since it began .* bring the former data back"):
+        evaluate_run(run.path)
+    assert not (run.path / "eval-squares.json").exists()
+
+
+@pytest.mark.usefixtures("no_pictures")
 class TestASecondRunIntoTheSameFolder:
     def test_is_refused_with_the_remedy(self, settings: Settings):
         run = hitnet.train(settings())

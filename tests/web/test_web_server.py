@@ -134,6 +134,15 @@ def test_without_its_data_the_rest_of_a_run_is_there(colour_run: Path) -> None:
     assert len(answer.json()["scores"]) == 37
 
 
+def test_of_data_that_changed_no_test_images_are_shown(copied_run: Path) -> None:
+    environment = json.loads((copied_run / "env.json").read_text())
+    (copied_run / "env.json").write_text(json.dumps(environment | {"data": "0123456789abcdef"}))
+    client = TestClient(create_app(Explorer(copied_run)), base_url="http://localhost")
+    client.get("/api/tests")
+    wait_until(lambda: client.get("/api/tests").json()["state"] == "gone")
+    assert is_error(client.get("/api/tests/one?index=0"), 400, "changed since it began (fingerprint 0123456789abcdef")
+
+
 def test_a_component_keeps_the_name_it_was_given(copied_run: Path) -> None:
     client = TestClient(create_app(Explorer(copied_run)), base_url="http://localhost")
     client.put("/api/names", json={"class": 3, "component": 5, "name": "  how far it leans "})
