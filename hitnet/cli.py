@@ -157,7 +157,7 @@ def explore(
 
 def _train_demo() -> Path:
     """There is nothing to explore yet: train the built-in digits, if the person wants it."""
-    question = "There is no finished run in runs/ yet. Train the built-in demo now, a minute or two? [Y/n] "
+    question = "There is no finished run with prototypes in runs/. Train the built-in demo now, a minute or two? [Y/n] "
     if not sys.stdin.isatty() or input(question).strip().lower() not in ("", "y", "yes"):
         raise FileNotFoundError("there is no finished run with prototypes in runs/; make one with: hitnet train")
 
@@ -165,7 +165,7 @@ def _train_demo() -> Path:
     from hitnet.training import loop
 
     with console.TrainingView() as view:
-        return loop.train(TrainConfig(), watcher=view, overwrite=True).path
+        return loop.train(TrainConfig(out=Path("runs/demo")), watcher=view).path
 
 
 def export(

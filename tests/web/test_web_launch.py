@@ -16,6 +16,7 @@ from hammer import hammer, memory
 
 from hitnet import cli
 from hitnet.model import create_model
+from hitnet.training.run import Run
 from hitnet.web import launch
 
 
@@ -73,16 +74,12 @@ def test_the_demo_is_trained_when_the_person_wants_it(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda question: "y")
-    monkeypatch.setattr("hitnet.training.loop.train", lambda config, **_: Trained(config))
+    # Nobody asked to replace anything: the run that lies where others go stays.
+    monkeypatch.setattr("hitnet.training.loop.train", lambda config, watcher: Run.named(config, config.data))
     served = []
     monkeypatch.setattr(launch, "serve", lambda *arguments: served.append(arguments[0]))
     cli.explore(no_browser=True)
-    assert served == [Path("hitnet-fast")]
-
-
-class Trained:
-    def __init__(self, config: object) -> None:
-        self.path = Path(config.model)  # type: ignore[attr-defined]
+    assert served == [Path("runs/demo/mnist-mini/hitnet-fast-s0")]
 
 
 def test_export_writes_one_file_and_says_how_large_it_is(
