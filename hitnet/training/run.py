@@ -17,7 +17,7 @@ import numpy
 import torch
 
 import hitnet
-from hitnet.files import read_json, read_settings, write_json, write_text
+from hitnet.files import LEFTOVERS, read_json, read_settings, write_json, write_text
 from hitnet.training.config import TrainConfig
 
 Row = dict[str, float]
@@ -47,19 +47,22 @@ class Run:
 
     def create(self, config: TrainConfig, environment: dict[str, Any], *, overwrite: bool = False) -> None:
         """Make the folder with its first two files; one that is there is never touched unasked."""
-        args = self.path / "args.json"
-        if args.is_file() and not overwrite:
+        if not overwrite and self.path.is_dir() and any(self.path.iterdir()):
             state = "finished" if self.is_finished else f"unfinished: go on with {self.resume_command}"
+            found = f"a run ({state})" if (self.path / "args.json").is_file() else "something that is no run"
             raise FileExistsError(
-                f"there is a run in {self.path} already ({state}); "
+                f"there is {found} in {self.path} already; "
                 "choose another --seed or --out, or replace it with --overwrite"
             )
-        # Without args.json a folder is no run: it goes first and comes last, so a kill in between leaves no half one.
+        # Removed and made under another name: a kill in between leaves no half run.
+        beside = self.path.with_name(f".{self.path.name}.part")
+        shutil.rmtree(beside, ignore_errors=True)
         if self.path.is_dir():
-            args.unlink(missing_ok=True)
-            shutil.rmtree(self.path)
-        write_json(self.path / "env.json", environment)
-        write_json(args, config.to_json())
+            self.path.rename(beside)
+            shutil.rmtree(beside)
+        write_json(beside / "env.json", environment)
+        write_json(beside / "args.json", config.to_json())
+        beside.rename(self.path)
 
     @classmethod
     def open(cls, path: str | Path) -> "Run":
@@ -115,7 +118,7 @@ class Run:
 def find_runs(folder: Path) -> list[Run]:
     """All runs below a folder, oldest first."""
     files = sorted(folder.rglob("args.json"), key=lambda file: file.stat().st_mtime)
-    return [Run(file.parent) for file in files]
+    return [Run(file.parent) for file in files if not file.parent.match(LEFTOVERS)]
 
 
 def describe_environment(

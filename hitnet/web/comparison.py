@@ -18,7 +18,7 @@ def neighbours(run: Run) -> dict[str, Run]:
     """The finished runs that share a runs folder with this one, and itself, by a short name."""
     own = run.path.resolve()
     # Only two levels, where runs are put: nothing else of the disk is searched.
-    files = sorted(own.parent.parent.glob("*/*/result.json"))[:MOST]
+    files = sorted(own.parent.parent.glob("*/[!.]*/result.json"))[:MOST]
     found = {f"{file.parent.parent.name}/{file.parent.name}": Run(file.parent) for file in files}
     return {f"{own.parent.name}/{own.name}": run} | found
 

@@ -85,7 +85,9 @@ class TestASecondRunIntoTheSameFolder:
     def test_is_refused_with_the_remedy(self, settings: Settings):
         run = hitnet.train(settings())
         before = snapshot(run.path)
-        with pytest.raises(FileExistsError, match=r"\(finished\); choose another --seed or --out, .* --overwrite"):
+        with pytest.raises(
+            FileExistsError, match=r"\(finished\) in .*; choose another --seed or --out, .* --overwrite"
+        ):
             hitnet.train(settings(epochs=1))
         assert snapshot(run.path) == before
 
@@ -102,13 +104,28 @@ class TestASecondRunIntoTheSameFolder:
         assert run.result["epochs"] == 1
         assert not (run.path / "eval-squares.json").exists()
 
-    def test_may_use_a_folder_that_a_kill_left_before_it_was_a_run(self, settings: Settings):
+    def test_is_refused_where_other_files_lie(self, settings: Settings):
         run = Run.named(settings(), "squares")
         run.path.mkdir(parents=True)
-        (run.path / ".env.json.0a1b2c3d.part").write_bytes(b"{")
-        (run.path / "env.json").write_bytes(b"{}")
+        (run.path / "thesis.txt").write_text("years of work")
+        with pytest.raises(FileExistsError, match=r"something that is no run in .*; choose .* --overwrite"):
+            hitnet.train(settings(epochs=1))
+        assert snapshot(run.path) == {"thesis.txt": b"years of work"}
+
+    @pytest.mark.parametrize("step", ["shutil.rmtree", "write_json"])
+    def test_takes_no_notice_of_what_a_kill_left(self, step: str, settings: Settings, monkeypatch: pytest.MonkeyPatch):
+        def kill(*_: object, ignore_errors: bool = False) -> None:
+            if not ignore_errors:
+                raise KeyboardInterrupt
+
+        run = hitnet.train(settings(epochs=1))
+        with monkeypatch.context() as patch:
+            patch.setattr(f"hitnet.training.run.{step}", kill)
+            with pytest.raises(KeyboardInterrupt):
+                hitnet.train(settings(epochs=1), overwrite=True)
+        assert find_runs(run.path.parent) == []
         assert hitnet.train(settings(epochs=1)).is_finished
-        assert not list(run.path.glob(".*"))
+        assert list(run.path.parent.iterdir()) == [run.path]
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path):
