@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -79,30 +80,34 @@ def revive_settings(content: dict[str, Any], kind: type[Settings], source: Path)
             f"{source} has no valid {kind.__name__}: there is no {', '.join(unknown)}; "
             f"the fields are {', '.join(hints)}"
         )
-    for name, value in content.items():
-        if not _fits(value, hints[name]):
-            expected = hints[name].__name__ if isinstance(hints[name], type) else hints[name]
-            raise ValueError(f"{source} has no valid {kind.__name__}: {name} must be {expected}, got {value!r}")
+    values = {name: _revive(value, hints[name]) for name, value in content.items()}
     try:
-        return kind(**{name: _revive(value, hints[name]) for name, value in content.items()})
+        check_types(values, hints)
+        return kind(**values)
     except ValueError as error:
         raise ValueError(f"{source} has no valid {kind.__name__}: {error}") from None
 
 
+def check_types(values: dict[str, Any], hints: dict[str, Any]) -> None:
+    """Refuse a value that is not what its field's type hint says."""
+    for name, value in values.items():
+        if not _fits(value, hints[name]):
+            expected = hints[name].__name__ if isinstance(hints[name], type) else hints[name]
+            raise ValueError(f"{name} must be {str(expected).replace('typing.', '')}, got {value!r}")
+
+
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a JSON value can stand for such a field."""
+    """Whether a value is of such a type; numpy's numbers are as good as Python's."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(_fits(value, part) for part in parts)
     if origin is Literal:
         return value in parts
     if origin is tuple:
-        return isinstance(value, list) and all(_fits(item, parts[0]) for item in value)
+        return isinstance(value, tuple) and all(_fits(item, parts[0]) for item in value)
     if isinstance(value, bool):
         return hint is bool
-    if hint is float:
-        return isinstance(value, int | float)
-    return isinstance(value, str if hint is Path else hint)
+    return isinstance(value, {int: Integral, float: Real}.get(hint, hint))
 
 
 def _revive(value: Any, hint: Any) -> Any:

@@ -3,9 +3,10 @@
 import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from hitnet.config import ModelConfig, NetworkOptions, fill_in
+from hitnet.files import check_types
 
 Schedule = Literal["constant", "decay", "one-cycle"]
 
@@ -82,6 +83,7 @@ class TrainConfig(NetworkOptions, RunOptions):
 
     def __post_init__(self) -> None:
         fill_in(self, self.model)
+        check_types(vars(self), get_type_hints(TrainConfig))
         for name, lowest in (("epochs", 1), ("batch_size", 2), ("shift", 0), ("patience", 0), ("seed", 0)):
             if getattr(self, name) < lowest:
                 raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tiny import snapshot, write_squares
@@ -266,8 +267,20 @@ def test_a_wrong_setting_leaves_no_trace_and_never_costs_a_former_run(
         ({"validation": -0.1}, r"validation must lie in \[0, 1\), got -0.1"),
         ({"patience": 3}, "patience needs a validation split"),
         ({"seed": -1}, "seed must be at least 0"),
+        ({"epochs": 2.5}, "epochs must be int, got 2.5"),
+        ({"data": 3}, "data must be str, got 3"),
+        ({"out": "runs"}, "out must be Path, got 'runs'"),
+        ({"flip": 1}, "flip must be bool, got 1"),
+        ({"schedule": "cosine"}, r"schedule must be Literal\['constant', 'decay', 'one-cycle'\], got 'cosine'"),
+        ({"augment": "flip"}, "augment must be .*, got 'flip'"),
+        ({"precision": "float16"}, "precision must be .*, got 'float16'"),
+        ({"track": "wandb"}, "track must be .*, got 'wandb'"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_at_once(options: dict[str, object], message: str):
     with pytest.raises(ValueError, match=message):
         TrainConfig(**options)  # type: ignore[arg-type]
+
+
+def test_settings_may_be_numbers_of_numpy_as_a_grid_search_draws_them():
+    assert TrainConfig(epochs=np.int64(3), ema=np.float32(0.5)).epochs == 3  # type: ignore[arg-type]
