@@ -141,7 +141,7 @@ def _load_mat(source: Path | io.BytesIO, name: str, needs: Sequence[str]) -> dic
     try:
         from scipy.io import loadmat
     except ImportError as error:
-        raise ImportError(f"reading {name} needs scipy: pip install 'hitnet[mat]'") from error
+        raise RuntimeError(f"reading {name} needs scipy; install: pip install 'hitnet[mat]'") from error
     try:
         content: dict[str, Any] = loadmat(source, variable_names=list(needs))
     except Exception as error:  # scipy lets whatever a broken file provokes through

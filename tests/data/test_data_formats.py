@@ -165,7 +165,7 @@ def test_without_scipy_a_mat_file_names_the_remedy(tmp_path, monkeypatch):
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without_scipy)
-    with pytest.raises(ImportError, match="pip install 'hitnet\\[mat\\]'"):
+    with pytest.raises(RuntimeError, match="needs scipy; install: pip install 'hitnet\\[mat\\]'"):
         load_dataset("svhn", data_dir=tmp_path)
 
 
