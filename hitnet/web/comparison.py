@@ -69,7 +69,10 @@ def describe_run(run: Run) -> dict[str, Any]:
 @lru_cache(maxsize=16)
 def _drawn(path: Path, _changed: int) -> dict[str, Any]:
     """Classes and prototypes as bytes, drawn once as long as the weights are the same."""
-    model = load(path)
+    try:
+        model = load(path)
+    except RuntimeError as error:  # a network of timm, where timm is missing
+        raise ValueError(str(error)) from error
     content: dict[str, Any] = {"classes": list(model.config.class_names), "shape": model.config.image_shape}
     try:
         check_drawable(model)

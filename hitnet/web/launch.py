@@ -27,7 +27,7 @@ def newest_run(folder: Path) -> Path | None:
             if run.is_finished:
                 check_drawable(load(run.path))
                 return run.path
-        except (OSError, ValueError):
+        except (OSError, ValueError, RuntimeError):  # the last where timm is missing
             continue
     return None
 
