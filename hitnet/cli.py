@@ -68,7 +68,7 @@ def evaluate(run: RunFolder, data: str | None = None, data_dir: Path | None = No
 
     Args:
         run: A run folder.
-        data: Another data set than the one it was trained on, by name or path.
+        data: Another data set than the one it was trained on, by name or path; all of it, unless it has a test part.
         data_dir: Where data sets lie already.
     """
     from hitnet import console

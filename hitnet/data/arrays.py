@@ -14,13 +14,13 @@ from torch import Tensor
 
 from hitnet.data.dataset import Dataset, ImageSet
 from hitnet.data.folder import natural_order
-from hitnet.data.split import stratified_split
+from hitnet.data.split import draw_test_part
 
 Array = npt.NDArray[Any]
 LAYOUTS = "(count, h, w), (count, c, h, w) or (count, h, w, c) with 1 or 3 channels"
 
 
-def load_npz(path: Path, *, test_fraction: float = 0.2, split_seed: int = 0) -> Dataset:
+def load_npz(path: Path, *, test_fraction: float | None = 0.2, split_seed: int = 0) -> Dataset:
     """`x_train, y_train` and, unless `test_fraction` of them is to be held out, `x_test, y_test` -> Dataset.
 
     Images are bytes or floats in [0, 1]; labels are whole numbers from 0, named by `class_names` if that is there, or
@@ -39,9 +39,7 @@ def load_npz(path: Path, *, test_fraction: float = 0.2, split_seed: int = 0) -> 
     labels, names = _to_labels(path, [given.ravel() for given in raw], arrays.get("class_names"))
     parts = [ImageSet(*pair) for pair in zip(images, labels, strict=True)]
     if len(parts) == 1:
-        kept, held = stratified_split(labels[0], test_fraction, torch.Generator().manual_seed(split_seed))
-        notes.append(f"split into {len(kept)} training and {len(held)} test images, seed {split_seed}")
-        parts = [parts[0].subset(kept), parts[0].subset(held)]
+        parts = [parts[0].subset(part) for part in draw_test_part(labels[0], test_fraction, split_seed, notes)]
     return Dataset(path.stem, parts[0], parts[1], names, tuple(dict.fromkeys(notes)))
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from hitnet.data.dataset import Dataset, ImageSet
 from hitnet.data.picture import SUFFIXES, decode, picture_size
-from hitnet.data.split import stratified_split
+from hitnet.data.split import draw_test_part
 
 LARGEST_KEPT = 128  # pictures of one size are kept as they are up to this side
 DEFAULT_SIDES = (28, 64)  # others become squares of their median side, within these bounds
@@ -41,7 +41,7 @@ def load_folder(
     root: Path,
     *,
     image_size: tuple[int, int] | None = None,
-    test_fraction: float = 0.2,
+    test_fraction: float | None = 0.2,
     split_seed: int = 0,
     skip_bad: bool = False,
 ) -> Dataset:
@@ -55,11 +55,11 @@ def load_folder(
         _check_same_classes(root, entries, " after bad pictures were left out")
         train, test = (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
     else:
-        if lonely := [name for name, count in zip(names, labels.bincount().tolist(), strict=True) if count < 2]:
+        lonely = [name for name, count in zip(names, labels.bincount().tolist(), strict=True) if count < 2]
+        if lonely and test_fraction is not None:
             few = ", ".join(lonely)
             raise ValueError(f"{root}: a split needs at least 2 pictures of each class, got one of {few}; add some")
-        train, test = stratified_split(labels, test_fraction, torch.Generator().manual_seed(split_seed))
-        notes.append(f"split into {len(train)} training and {len(test)} test images, seed {split_seed}")
+        train, test = draw_test_part(labels, test_fraction, split_seed, notes)
     whole = ImageSet(images, labels)
     return Dataset(root.resolve().name, whole.subset(train), whole.subset(test), tuple(names), tuple(notes))
 

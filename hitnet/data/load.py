@@ -16,7 +16,7 @@ def load_dataset(
     *,
     data_dir: str | Path | None = None,
     image_size: int | tuple[int, int] | None = None,
-    test_fraction: float = 0.2,
+    test_fraction: float | None = 0.2,
     split_seed: int = 0,
     skip_bad: bool = False,
 ) -> Dataset:
@@ -26,7 +26,8 @@ def load_dataset(
         the environment variable HITNET_DATA is asked; without both, files are downloaded once and checked.
     image_size: a side or (height, width) to which images are stretched. Without it, pictures of one size up to 128
         pixels stay as they are; a folder's mixed or larger ones become squares of at most 64.
-    test_fraction, split_seed: where folder or file have no test part, so much of each class is held out, by that seed.
+    test_fraction, split_seed: where folder or file have no test part, so much of each class is held out, by that seed;
+        with None all images are in both parts.
     skip_bad: leave unreadable pictures of a folder out instead of stopping; `notes` says which.
 
     A name wins over a folder of that name: write "./mnist" or a Path for the folder.

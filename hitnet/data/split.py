@@ -22,6 +22,16 @@ def stratified_split(labels: Tensor, fraction: float, generator: torch.Generator
     return _draw(labels, held, generator)
 
 
+def draw_test_part(labels: Tensor, fraction: float | None, seed: int, notes: list[str]) -> tuple[Tensor, Tensor]:
+    """Indices of training and test images where there is no test part; without a `fraction` all of them are both."""
+    if fraction is None:
+        notes.append(f"there is no test part: all {len(labels)} images are taken")
+        return torch.arange(len(labels)), torch.arange(len(labels))
+    kept, held = stratified_split(labels, fraction, torch.Generator().manual_seed(seed))
+    notes.append(f"split into {len(kept)} training and {len(held)} test images, seed {seed}")
+    return kept, held
+
+
 def stratified_subset(labels: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Indices of `count` images, of each class in proportion and at least one: (all,) labels -> (count,), ascending."""
     labels = labels.cpu()

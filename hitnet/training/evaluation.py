@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hitnet.data import Batches, Dataset, ImageSet, load_dataset
+from hitnet.data import Batches, Dataset, ImageSet, list_datasets, load_dataset
 from hitnet.data.folder import folder_name
 from hitnet.files import write_json
 from hitnet.model import TEST_BATCH, Model, evaluating, load
@@ -93,7 +93,7 @@ def evaluate(model: Model, data: ImageSet, *, batch_size: int = TEST_BATCH, team
 def evaluate_run(path: Path, source: str | None = None, data_dir: Path | None = None) -> tuple[dict[str, Any], Path]:
     """Measure a run's model on its own test images, or on those of another `source`: (numbers, their file)."""
     run, model = Run.open(path), load(path)
-    data = data_for(run, model, source, data_dir)
+    data = data_for(run, model, source, data_dir, test_fraction=None)
     content = {
         "data": data.name,
         "notes": list(data.notes),
@@ -104,22 +104,45 @@ def evaluate_run(path: Path, source: str | None = None, data_dir: Path | None = 
     return content, file
 
 
-def data_for(run: Run, model: Model, source: str | None = None, data_dir: Path | None = None) -> Dataset:
-    """A run's own data as they were, or those of another `source`, if they fit its model."""
+def data_for(
+    run: Run,
+    model: Model,
+    source: str | None = None,
+    data_dir: Path | None = None,
+    *,
+    test_fraction: float | None = 0.2,
+) -> Dataset:
+    """A run's own data as they were, or those of another `source`, if they fit its model.
+
+    test_fraction: of another source without a test part; None takes all of it, since nothing in it was trained on.
+    """
     config, expected, names = run.config, model.config.image_shape, model.config.class_names
-    if source is None:
+    if source is None or _is_same(source, config.data):
         data = load_data(replace(config, data_dir=data_dir or config.data_dir))
         # Of other images another test part would be drawn, with images that were trained on.
         run.check_same({"data": data.fingerprint})
     else:
         size = expected[1:] if expected is not None else None
-        data = load_dataset(source, data_dir=data_dir or config.data_dir, image_size=size, skip_bad=config.skip_bad)
+        data = load_dataset(
+            source,
+            data_dir=data_dir or config.data_dir,
+            image_size=size,
+            test_fraction=test_fraction,
+            skip_bad=config.skip_bad,
+        )
     if data.image_shape != expected or data.num_classes != len(names):
         raise ValueError(
             f"{run.path} knows {len(names)} classes of images of shape {expected}, got {data.num_classes} classes of "
             f"{data.image_shape} in {data.name}; choose data of the same kind"
         )
     return data if data.class_names == names else _as_classes_of(run, data, names)
+
+
+def _is_same(source: str, own: str) -> bool:
+    """Whether two sources are one, in whatever way a path is written; a data set's name is no path."""
+    if source == own or {source, own} & set(list_datasets()):
+        return source == own
+    return Path(source).expanduser().resolve() == Path(own).expanduser().resolve()
 
 
 def _as_classes_of(run: Run, data: Dataset, names: tuple[str, ...]) -> Dataset:

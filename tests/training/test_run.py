@@ -184,6 +184,19 @@ class TestEvaluationOnOtherData:
         with pytest.raises(ValueError, match="knows 3 classes .* got 2 classes"):
             evaluate_run(run.path, str(write_squares(tmp_path / "two.npz", classes=2)))
 
+    def test_measures_all_of_it_where_it_has_no_test_part(self, settings: Settings, tmp_path: Path):
+        arrays = dict(np.load(settings().data))
+        for name, count in (("own", 96), ("other", 40)):
+            np.savez(tmp_path / f"{name}.npz", **{key: arrays[key][:count] for key in ("x_train", "y_train")})
+        run = hitnet.train(settings(epochs=1, data=str(tmp_path / "own.npz")))
+        content, _ = evaluate_run(run.path, str(tmp_path / "other.npz"))
+        assert content["images"] == 40
+        assert content["notes"] == ["there is no test part: all 40 images are taken"]
+        # Its own data under another path: what was not trained on.
+        (tmp_path / "link.npz").symlink_to("own.npz")
+        content, _ = evaluate_run(run.path, str(tmp_path / "link.npz"))
+        assert content["confusion"] == run.result["test"]["confusion"]
+
     def test_resizes_to_what_the_network_knows_and_says_so(self, settings: Settings, tmp_path: Path):
         run = hitnet.train(replace(settings(epochs=1)))
         arrays = dict(np.load(settings().data))
