@@ -52,7 +52,10 @@ def load_folder(
     labels = torch.tensor([names.index(entry.class_name) for entry in entries])
     held_out = torch.tensor([entry.held_out for entry in entries])
     if held_out.any():
-        _check_same_classes(root, entries, " after bad pictures were left out")
+        if untrained := _lacking(names, entries, held_out=False):
+            raise ValueError(f"{root}: train/ lacks {untrained}; every class needs pictures there that can be read")
+        if untested := _lacking(names, entries, held_out=True):
+            notes.append(f"test/ has no pictures of {untested}")
         train, test = (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
     else:
         lonely = [name for name, count in zip(names, labels.bincount().tolist(), strict=True) if count < 2]
@@ -90,9 +93,7 @@ def _find_entries(root: Path, notes: list[str]) -> list[Entry]:
         )
     if not _holds_class_folders(train):
         return _class_entries(root, held_out=False, notes=notes)
-    entries = _class_entries(train, held_out=False, notes=notes) + _class_entries(test, held_out=True, notes=notes)
-    _check_same_classes(root, entries, "; both need the same class folders")
-    return entries
+    return _class_entries(train, held_out=False, notes=notes) + _class_entries(test, held_out=True, notes=notes)
 
 
 def _holds_class_folders(folder: Path) -> bool:
@@ -125,9 +126,11 @@ def _class_entries(folder: Path, held_out: bool, notes: list[str]) -> list[Entry
     if loose := sum(_is_picture(path) for path in folder.iterdir()):
         notes.append(f"{loose} pictures in {folder.name}/ lie in no class folder and are left out")
     found = natural_order({entry.class_name for entry in entries})
-    if len(found) < 2:
+    # A class without test pictures cannot be measured, but it can be learned.
+    least, folders = (1, "a class folder") if held_out else (2, "at least 2 class folders")
+    if len(found) < least:
         raise ValueError(
-            f"{folder} must hold at least 2 class folders with pictures ({', '.join(sorted(SUFFIXES))}), "
+            f"{folder} must hold {folders} with pictures ({', '.join(sorted(SUFFIXES))}), "
             f"got {found or 'none'}; put the pictures of each class in a folder named after it"
         )
     return entries
@@ -201,15 +204,10 @@ def _stack(pictures: Sequence[Pixels], notes: list[str]) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(np.stack(coloured).transpose(0, 3, 1, 2)))
 
 
-def _check_same_classes(root: Path, entries: list[Entry], remedy: str) -> None:
-    train, test = ({entry.class_name for entry in entries if entry.held_out is held_out} for held_out in (False, True))
-    if train != test:
-        lacks = [
-            f"{name}/ lacks {', '.join(natural_order(missing))}"
-            for name, missing in (("train", test - train), ("test", train - test))
-            if missing
-        ]
-        raise ValueError(f"{root}: {' and '.join(lacks)}{remedy}")
+def _lacking(names: list[str], entries: list[Entry], held_out: bool) -> str:
+    """The classes without pictures in train/ or, held out, in test/."""
+    there = {entry.class_name for entry in entries if entry.held_out is held_out}
+    return ", ".join(name for name in names if name not in there)
 
 
 def _listed(lines: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +140,14 @@ def test_augment_makes_data_that_can_be_trained_on(run, few, hitnet_says, tmp_pa
     assert {image.numpy().tobytes() for image in before.train.images} < kept
     config = TrainConfig(data=str(source), model="lenet5-hom", epochs=1, out=tmp_path / "runs", width=2)
     assert train(config).is_finished
+
+
+def test_augment_makes_a_folder_that_can_be_read_where_a_class_has_no_test_image(few, tmp_path):
+    model, before = hitnet.create_model("lenet5-hom", width=2), load_dataset(few)
+    data = replace(before, test=before.test.subset(torch.arange(9)))
+    loaded = load_dataset(multiply.write_augmented(model, data, tmp_path / "more", 1))
+    assert loaded.class_names == before.class_names
+    assert (len(loaded.train), len(loaded.test)) == (60, 9)
 
 
 def test_augment_with_tweak_zero_repeats_the_images(run, few, tmp_path):
