@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,8 @@ def _to_labels(path: Path, raw: list[Array], class_names: Array | None) -> tuple
     labels = [torch.from_numpy(given.astype(np.int64)) for given in raw]
     present = set(labels[0].tolist())
     classes = max(present) + 1 if class_names is None else class_names.size
-    if present != set(range(classes)):
-        odd = sorted(present ^ set(range(classes)))[:10]
+    # Labels may be ids up to billions: only the first that are missing are looked for.
+    missing = islice((label for label in range(classes) if label not in present), 10)
+    if odd := sorted({*missing, *(label for label in present if not 0 <= label < classes)})[:10]:
         raise ValueError(f"{path}: y_train must use every label in 0..{classes - 1} and no other; check {odd}")
     return labels, tuple(str(name) for name in (range(classes) if class_names is None else class_names.ravel()))

@@ -1,6 +1,7 @@
 """Arrays in an .npz."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -82,6 +83,7 @@ def test_arrays_can_be_resized(tmp_path):
         ({"x_train": GREY > 3, "y_train": LABELS}, "must be uint8 or floats in \\[0, 1\\], got bool"),
         ({"x_train": GREY, "y_train": LABELS + 1}, "must use every label in 0..3 and no other; check \\[0\\]"),
         ({"x_train": GREY, "y_train": LABELS - 1}, "check \\[-1\\]"),
+        ({"x_train": GREY, "y_train": LABELS, "class_names": np.array(["a", "b"])}, "in 0..1 and no other; check .2"),
         ({"x_train": GREY, "y_train": LABELS + 0.5}, "whole numbers from 0, or all strings, got float64"),
         ({"x_train": GREY, "y_train": LABELS * 0}, "at least 2 classes"),
         ({"x_train": GREY, "y_train": LABELS, "x_test": GREY, "y_test": LABELS + 3}, "test labels must lie in 0..2"),
@@ -96,6 +98,18 @@ def test_arrays_can_be_resized(tmp_path):
 def test_wrong_arrays_are_refused(tmp_path, arrays, complaint):
     with pytest.raises(ValueError, match=complaint):
         load_dataset(saved(tmp_path, **arrays))
+
+
+def test_labels_that_are_ids_are_refused_without_counting_up_to_them(tmp_path):
+    path = saved(tmp_path, x_train=GREY, y_train=LABELS + 10**6)
+    tracemalloc.start()
+    with pytest.raises(
+        ValueError, match=r"every label in 0..1000002 and no other; check \[0, 1, 2, 3, 4, 5, 6, 7, 8, 9\]"
+    ):
+        load_dataset(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10e6
 
 
 class Trap:
