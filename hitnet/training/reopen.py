@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hitnet.data import Dataset
+from hitnet.heads import HitOrMissHead
 from hitnet.interpret.statistics import Quality, measure
 from hitnet.model import Model, load
 from hitnet.training.evaluation import data_for
@@ -37,7 +38,7 @@ def reopen(path: Path) -> Reopened:
     """The run in a folder, if its network draws."""
     run, model = Run.open(path), load(path)
     if model.decoder is None:
-        raise ValueError(
-            f"{model.config.name} in {path} has no decoder, so it cannot draw; train one with --decoder standardised"
-        )
+        centred = isinstance(model.head, HitOrMissHead)
+        remedy = "--decoder standardised" if centred else "--model hitnet-fast, or another with Hit-or-Miss"
+        raise ValueError(f"{model.config.name} in {path} has no decoder, so it cannot draw; train one with {remedy}")
     return Reopened(run, model)

@@ -12,7 +12,7 @@ from PIL import Image
 
 import hitnet
 from hitnet.data import load_dataset, to_float
-from hitnet.files import read_json
+from hitnet.files import read_json, write_json
 from hitnet.interpret import multiply
 from hitnet.interpret.atlas import file_name
 from hitnet.interpret.snapshots import read_evolution
@@ -20,6 +20,7 @@ from hitnet.training.augmentation import make_augmentation
 from hitnet.training.config import TrainConfig
 from hitnet.training.devices import Team
 from hitnet.training.loop import resume, train
+from hitnet.training.reopen import reopen
 from hitnet.training.watcher import Watcher
 
 
@@ -273,6 +274,16 @@ def test_a_teacher_that_does_not_fit_is_refused_before_anything_is_written(tmp_p
     with pytest.raises(ValueError, match=message):
         train(settings(tmp_path / "runs", augment="hybrid", teacher=tmp_path / "teacher"))
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "remedy"), [("lenet5", "--model hitnet-fast"), ("lenet5-hom", "--decoder standardised")]
+)
+def test_a_run_that_does_not_draw_names_what_would(tmp_path, model, remedy):
+    hitnet.create_model(model, width=2, decoder="none").save(tmp_path / "model")
+    write_json(tmp_path / "args.json", {"model": model})
+    with pytest.raises(ValueError, match=f"has no decoder, so it cannot draw; train one with {remedy}"):
+        reopen(tmp_path)
 
 
 def test_snapshots_of_a_network_that_does_not_draw_are_refused(tmp_path):
