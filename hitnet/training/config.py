@@ -47,7 +47,7 @@ class RunOptions:
     ema: float = 0.0
     """Average the weights over the steps with this decay (0.999, say) and keep the average; 0 keeps the last ones."""
     train_images: int | None = None
-    """Train on so many images only, the same number of each class as far as possible."""
+    """Train on so many images only, of each class in proportion and at least one."""
     validation: float = 0.0
     """Fraction of the training images held out for validation."""
     patience: int = 0
