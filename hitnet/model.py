@@ -89,20 +89,23 @@ class Model(nn.Module):
         check_labels(class_indices, *capsules.shape[:2])
         return self.decoder(capsules, class_indices)
 
-    @torch.no_grad()
     def all_capsules(self, images: Tensor, batch_size: int = TEST_BATCH) -> Tensor:
         """`capsules` of any number of images, in evaluation mode, so many at a time: -> (count, classes, dims)."""
-        check_tensor("images", images)
-        with evaluating(self):
-            return torch.cat([self.capsules(part) for part in images.split(batch_size)])
+        return self._of_parts(self.capsules, images, batch_size)
 
     def scores(self, images: Tensor, batch_size: int = TEST_BATCH) -> Tensor:
         """How each class fares with each image, likewise: -> (count, classes)."""
-        return self.head.score(self.all_capsules(images, batch_size))
+        return self._of_parts(lambda part: self.head.score(self.capsules(part)), images, batch_size)
 
     def predict(self, images: Tensor, batch_size: int = TEST_BATCH) -> Tensor:
         """The class of each image, likewise: -> (count,)."""
         return self.head.decide(self.scores(images, batch_size))
+
+    @torch.no_grad()
+    def _of_parts(self, found: Callable[[Tensor], Tensor], images: Tensor, batch_size: int) -> Tensor:
+        check_tensor("images", images)
+        with evaluating(self):
+            return torch.cat([found(part) for part in images.split(batch_size)])
 
     def save(self, path: str | Path) -> None:
         """Write the model as a folder that `hitnet.load` reads."""
