@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from explorer_runs import fake_run
 from hammer import hammer, memory
-from starlette.testclient import TestClient
 
 from hitnet import cli
+from hitnet.files import write_json
 from hitnet.model import create_model
 from hitnet.training.run import Run
 from hitnet.web import comparison, launch
@@ -63,22 +63,20 @@ def test_the_newest_finished_run_with_prototypes_is_explored(runs: Path, run: Pa
     assert launch.newest_run(tmp_path) is None
 
 
-def test_a_run_whose_package_is_missing_is_passed_over(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "load", _without_timm)
-    assert launch.newest_run(run.parent) is None
-
-
-def test_a_run_whose_package_is_missing_is_compared_with_a_clear_word(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
+def test_a_run_whose_package_is_missing_is_passed_over_and_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    comparison._drawn.cache_clear()
-    monkeypatch.setattr(comparison, "load", _without_timm)
-    answer = client.get("/api/runs/one", params={"id": "mnist-mini/lenet5-s0"})
-    assert (answer.status_code, answer.json()["error"]) == (400, "networks of timm need timm")
+    def load_without_timm(path: Path) -> None:
+        raise RuntimeError("networks of timm need timm")
 
-
-def _without_timm(path: Path) -> None:
-    raise RuntimeError("networks of timm need timm")
+    path = fake_run(tmp_path / "data" / "timm", create_model("lenet5-hom", width=2))
+    write_json(path / "result.json", {})
+    assert launch.newest_run(tmp_path) == path
+    monkeypatch.setattr(launch, "load", load_without_timm)
+    assert launch.newest_run(tmp_path) is None
+    monkeypatch.setattr(comparison, "load", load_without_timm)
+    with pytest.raises(ValueError, match="need timm"):  # which the page shows
+        comparison.describe_run(Run(path))
 
 
 def test_without_any_run_the_demo_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
