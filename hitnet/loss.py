@@ -1,6 +1,5 @@
 """Where capsules land, and what that costs: the paper's centripetal loss and the margin loss of capsule networks."""
 
-from functools import partial
 from typing import Literal
 
 import torch
@@ -91,22 +90,27 @@ class CentripetalLoss(nn.Module):
         shape: Shape = "stepwise",
     ) -> None:
         super().__init__()
-        self.loss = partial(
-            centripetal_loss,
-            capsule_dim=capsule_dim,
-            hit_radius=hit_radius,
-            miss_radius=miss_radius,
-            step_length=step_length,
-            step_height=step_height,
-            miss_step_length=miss_step_length,
-            miss_step_height=miss_step_height,
-            miss_weight=miss_weight,
-            reduction=reduction,
-            shape=shape,
-        )
+        self.capsule_dim = capsule_dim
+        self.hit_radius, self.miss_radius = hit_radius, miss_radius
+        self.step_length, self.step_height = step_length, step_height
+        self.miss_step_length, self.miss_step_height = miss_step_length, miss_step_height
+        self.miss_weight, self.reduction, self.shape = miss_weight, reduction, shape
 
     def forward(self, distances: Tensor, labels: Tensor) -> Tensor:
-        return self.loss(distances, labels)
+        return centripetal_loss(
+            distances,
+            labels,
+            capsule_dim=self.capsule_dim,
+            hit_radius=self.hit_radius,
+            miss_radius=self.miss_radius,
+            step_length=self.step_length,
+            step_height=self.step_height,
+            miss_step_length=self.miss_step_length,
+            miss_step_height=self.miss_step_height,
+            miss_weight=self.miss_weight,
+            reduction=self.reduction,
+            shape=self.shape,
+        )
 
 
 def margin_loss(

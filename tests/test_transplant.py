@@ -229,7 +229,7 @@ def test_options_reach_the_head_and_the_decoder_can_be_left_out():
     net = with_hit_or_miss(plain(), image_shape=[1, 8, 8], decoder="none", norm="separate", hit_radius=0.2)
     assert net.decoder is None
     assert net.head.layer.norm == "separate"
-    assert net.head.centripetal.loss.keywords["hit_radius"] == 0.2
+    assert net.head.centripetal.hit_radius == 0.2
     assert net(torch.rand(2, *IMAGE_SHAPE)).reconstruction is None
 
 

@@ -43,16 +43,12 @@ def torchrun(*arguments: str, fails: bool = False) -> subprocess.CompletedProces
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_two_processes_follow_one_and_resume_to_the_same_weights(settings: Callable[..., TrainConfig], tmp_path: Path):
-    # A decoder that draws random numbers, and batches whose two halves differ in size.
-    small = {"model": "hitnet-fast", "width": 4, "batch_size": 35}
-    one = hitnet.train(settings(**small, epochs=4, schedule="decay", ema=0.5, out=tmp_path / "one"))
-    script = tmp_path / "train_and_copy.py"
-    script.write_text(TRAIN_AND_COPY)
-    command = ["train", "--data", settings().data, "--model", "hitnet-fast", "--width", "4", "--batch-size", "35"]
+def test_two_processes_follow_one(settings: Callable[..., TrainConfig], tmp_path: Path):
+    one = hitnet.train(settings(epochs=4, schedule="decay", ema=0.5, out=tmp_path / "one"))
+    command = ["train", "--data", settings().data, "--model", "lenet5-hom", "--width", "3", "--batch-size", "32"]
     command += ["--epochs", "4", "--schedule", "decay", "--ema", "0.5", "--out", str(tmp_path / "two")]
-    done = torchrun(str(script), *command)
-    two = Run(tmp_path / "two" / "squares" / "hitnet-fast-s0")
+    done = torchrun("-m", "hitnet", *command)
+    two = Run(tmp_path / "two" / "squares" / "lenet5-hom-s0")
 
     # The first process alone speaks and writes.
     assert done.stdout.count("run folder:") == 1
@@ -63,17 +59,25 @@ def test_two_processes_follow_one_and_resume_to_the_same_weights(settings: Calla
     assert read_json(two.path / "env.json")["processes"] == 2
 
     # Same steps and schedule. The losses are close but not equal: each process takes BatchNorm's statistics from its
-    # own half of the images, and a standard deviation of 17·classes samples scatters by some 10 %;
-    # and each draws which deviations its decoder drops.
+    # own 16 of the 32 images, and a standard deviation of 16·classes samples scatters by some 10 %.
     assert [row["learning_rate"] for row in two.metrics] == [row["learning_rate"] for row in one.metrics]
     for ours, theirs in zip(two.metrics, one.metrics, strict=True):
-        assert ours["train_loss"] == pytest.approx(theirs["train_loss"], rel=0.2)
-        assert ours["train_reconstruction"] == pytest.approx(theirs["train_reconstruction"], rel=0.2)
+        assert ours["train_loss"] == pytest.approx(theirs["train_loss"], rel=0.1)
+        assert ours["train_reconstruction"] == pytest.approx(theirs["train_reconstruction"], rel=0.1)
 
     # All processes measure the averaged model that the first one writes.
     assert two.metrics[-1]["test_error"] == two.result["test"]["error"]
     assert two.metrics[-1]["test_loss"] == pytest.approx(two.result["test"]["loss"], rel=1e-6)
 
+
+@pytest.mark.usefixtures("no_pictures")
+def test_two_processes_resume_to_the_same_weights(settings: Callable[..., TrainConfig], tmp_path: Path):
+    script = tmp_path / "train_and_copy.py"
+    script.write_text(TRAIN_AND_COPY)
+    # A decoder that draws random numbers, and batches whose two halves differ in size.
+    command = ["train", "--data", settings().data, "--model", "hitnet-fast", "--width", "4", "--batch-size", "35"]
+    torchrun(str(script), *command, "--epochs", "3", "--out", str(tmp_path / "two"))
+    two = Run(tmp_path / "two" / "squares" / "hitnet-fast-s0")
     stopped = Run(two.path.with_name("stopped"))
     assert len(stopped.metrics) == 2
     assert not stopped.is_finished
@@ -89,5 +93,5 @@ def test_an_error_of_the_first_process_ends_them_all(settings: Callable[..., Tra
     before = snapshot(run.path)
     command = ["train", "--data", config.data, "--model", "lenet5-hom", "--epochs", "1", "--out", str(config.out)]
     done = torchrun("-m", "hitnet", *command, fails=True)
-    assert f"hitnet: error: there is a run in {run.path} already" in done.stderr
+    assert f"hitnet: error: there is a run (finished) in {run.path} already" in done.stderr
     assert snapshot(run.path) == before
