@@ -14,9 +14,9 @@ from hitnet.experiments.outcome import Failures, single_results
 from hitnet.experiments.protocol import SCALES, TARGETS, Protocol, ScaleName, Target
 from hitnet.experiments.report import report
 from hitnet.experiments.runner import Progress, run_local, survey
-from hitnet.experiments.speed import Speed, measure_speed, speed_table
+from hitnet.experiments.speed import measure_speed, read_speed, speed_table
 from hitnet.experiments.tables import Table, all_tables, write_results, write_tables
-from hitnet.files import read_json, read_settings, write_json, write_text
+from hitnet.files import read_json, write_json, write_text
 
 
 class Listener:
@@ -111,7 +111,7 @@ def write(protocol: Protocol, failures: Failures, asked: Collection[str]) -> tup
     Given back: the tables, and why figures are missing.
     """
     out = protocol.out
-    speed = read_settings(out / SPEED_FILE, Speed) if (out / SPEED_FILE).is_file() else None
+    speed = read_speed(out / SPEED_FILE) if (out / SPEED_FILE).is_file() else None
     tables = all_tables(protocol, failures, asked)
     if speed is not None:
         tables.append(speed_table(speed))

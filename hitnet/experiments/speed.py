@@ -2,12 +2,14 @@
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from hitnet.encoders import PAPER_WIDTH, PaperEncoder
 from hitnet.experiments.tables import Table
+from hitnet.files import read_json
 from hitnet.model import Model, create_model
 from hitnet.training.devices import choose_device
 from hitnet.training.run import processor
@@ -76,6 +78,14 @@ def measure_speed(rounds: int, batch_size: int = 128, width: int | None = None) 
                 seconds[path][title].append(time.perf_counter() - began)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{processor()} ({device.type})"
     return Speed(seconds, batch_size, name, torch.get_num_threads(), width)
+
+
+def read_speed(path: Path) -> Speed:
+    """What an earlier command measured."""
+    try:
+        return Speed(**read_json(path))
+    except TypeError as error:
+        raise ValueError(f"{path} holds no times ({error}); remove it, and they are taken anew") from None
 
 
 class Step:

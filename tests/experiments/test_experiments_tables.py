@@ -16,7 +16,7 @@ from hitnet.experiments.outcome import samples
 from hitnet.experiments.protocol import CONSTANT, EXPERIMENTS, FALLING, HYBRID, SCALES, Protocol
 from hitnet.experiments.report import report
 from hitnet.experiments.reproduce import reproduce
-from hitnet.experiments.speed import Speed, measure_speed, speed_table
+from hitnet.experiments.speed import Speed, measure_speed, read_speed, speed_table
 from hitnet.experiments.tables import Table, all_tables, decrease_table, to_csv, to_latex, to_markdown, write_results
 from hitnet.files import read_json, write_bytes, write_json
 
@@ -270,7 +270,7 @@ def test_the_report_holds_its_pictures_and_fetches_nothing(laptop: Protocol, tmp
     assert not re.search(r"https?://|url\(", page)
 
 
-def test_speed_is_measured_by_both_paths_and_scaled_to_an_epoch():
+def test_speed_is_measured_by_both_paths_and_scaled_to_an_epoch(tmp_path):
     found = measure_speed(rounds=2, batch_size=4, width=16)
     assert {path: {name: len(times) for name, times in cases.items()} for path, cases in found.seconds.items()} == {
         path: {"HitNet": 2, "CapsNet": 2} for path in ("spectral convolution", "direct convolution")
@@ -281,5 +281,10 @@ def test_speed_is_measured_by_both_paths_and_scaled_to_an_epoch():
     assert speed_table(found).notes[0].startswith("encoders of 16 channels, not the paper's 256")
     assert list(speed_claims(found)) == [], "narrow networks say nothing of the paper's"
     assert [claim.verdict for claim in speed_claims(known)] == ["holds"]
+    write_json(tmp_path / "speed.json", vars(found))
+    assert read_speed(tmp_path / "speed.json") == found
+    write_json(tmp_path / "speed.json", {"rounds": 3})
+    with pytest.raises(ValueError, match=r"speed.json holds no times .*; remove it"):
+        read_speed(tmp_path / "speed.json")
     assert found.device
     assert found.threads == torch.get_num_threads()
