@@ -285,13 +285,16 @@ def _progress_table(all_progress: Sequence[UnitProgress], seconds_left: float, m
     counts = Counter(unit.state for unit in all_progress)
     title = ", ".join(f"{counts[state]} {state}" for state in ("done", "running", "waiting", "failed") if counts[state])
     table = _table(["run", "epoch", "test error, %", "state"], "lrrl", f"{title}; {_duration(seconds_left)} left")
-    table.columns[0].no_wrap, table.columns[0].overflow = True, "ellipsis"  # a run is one line: so many fit
+    for column in table.columns[1:]:
+        column.no_wrap = True
     order = ("running", "failed", "done", "waiting")
     ranked = sorted(all_progress, key=lambda unit: (order.index(unit.state), -unit.ended))
     shown = ranked if len(ranked) <= most else ranked[: most - 1]  # the last line counts the rest
     for unit in shown:
         error = "–" if unit.error is None else f"{unit.error:.2f}"
-        _add(table, unit.unit.title, f"{unit.epochs}/{unit.unit.config.epochs}", error, unit.state)
+        # A run is one line, whatever its name: so many fit.
+        name = Text(unit.unit.title, no_wrap=True, overflow="ellipsis")
+        table.add_row(name, f"{unit.epochs}/{unit.unit.config.epochs}", error, unit.state)
     if len(ranked) > len(shown):
         _add(table, f"… and {len(ranked) - len(shown)} more", "", "", "")
     return table
