@@ -254,7 +254,7 @@ class ExperimentsView(Listener):
     def changed(self, all_progress: list[UnitProgress], seconds_left: float) -> None:
         if self.live is not None:
             self.live.start()  # once; later calls change nothing
-            self.live.update(_progress_table(all_progress, seconds_left, console.height - 5))
+            self.live.update(_progress_table(all_progress, seconds_left, console.height - 6))
             return
         done = sum(unit.state in ("done", "failed") for unit in all_progress)
         for unit in all_progress:
