@@ -24,6 +24,8 @@ class FeatureStatistics:
     """(classes, dims, bins): counts between the edges."""
     edges: Tensor
     """(bins + 1,)"""
+    gaussian_distance: Tensor
+    """Largest difference between the distribution found and the Gaussian N(0.5, m/√n) (Kolmogorov–Smirnov), in 0..1."""
     expected_deviation: float
     """m/√n"""
 
@@ -48,15 +50,16 @@ def feature_statistics(
     labels = labels.cpu()
     classes, dims, width = model.head.num_classes, model.head.capsule_dim, unit(model)
     low, high = max(0.0, CENTRE - 4 * width), min(1.0, CENTRE + 4 * width)
-    mean, deviation = (torch.full((classes, dims), math.nan) for _ in range(2))
+    mean, deviation, distance = (torch.full((classes, dims), math.nan) for _ in range(3))
     histogram = torch.zeros(classes, dims, bins)
     for index in labels.unique().tolist():
         values = own[labels == index]
         mean[index], deviation[index] = values.mean(0), values.std(0, correction=0)
+        distance[index] = _distance_to_gaussian(values, width)
         for feature in range(dims):
             inside = values[:, feature].clamp(low, high)
             histogram[index, feature] = torch.histc(inside, bins, low, high)
-    return FeatureStatistics(mean, deviation, histogram, torch.linspace(low, high, bins + 1), width)
+    return FeatureStatistics(mean, deviation, histogram, torch.linspace(low, high, bins + 1), distance, width)
 
 
 @dataclass(frozen=True)
@@ -226,3 +229,11 @@ def _sweep_changes(model: Model) -> list[float]:
         for pictures in (all_deformations(model, index) for index in range(model.head.num_classes))
     ]
     return torch.stack(changes).amax(0).tolist()
+
+
+def _distance_to_gaussian(values: Tensor, deviation: float) -> Tensor:
+    """Kolmogorov–Smirnov distance of each column to N(0.5, deviation): (count, dims) -> (dims,)."""
+    count = len(values)
+    cumulative = torch.special.ndtr((values.double().sort(0).values - CENTRE) / deviation)
+    steps = torch.arange(count, dtype=torch.float64).unsqueeze(1)
+    return torch.maximum((steps + 1) / count - cumulative, cumulative - steps / count).amax(0)

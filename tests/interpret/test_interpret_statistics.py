@@ -1,6 +1,7 @@
 """R² and distributions where the answer is known."""
 
 import pytest
+import scipy.stats
 import torch
 
 import hitnet
@@ -123,7 +124,7 @@ def test_networks_that_hit_nothing_have_no_feature_summary(small_model, digits):
     assert found.statistics is None
 
 
-def test_means_and_deviations_are_those_of_each_classs_own_capsules(ladder):
+def test_moments_are_the_capsules_and_the_distance_to_the_gaussian_is_scipys_kolmogorov_smirnov(ladder):
     images, labels = pixels_near_half(300)
     model = ladder()
     found = hitnet.feature_statistics(model, images, labels)
@@ -132,6 +133,9 @@ def test_means_and_deviations_are_those_of_each_classs_own_capsules(ladder):
         own = capsules[labels == index, index]
         torch.testing.assert_close(found.mean[index], own.mean(0))
         torch.testing.assert_close(found.deviation[index], own.std(0, correction=0))
+        for feature in range(4):
+            expected = scipy.stats.kstest(own[:, feature].double().numpy(), scipy.stats.norm(0.5, 0.05).cdf).statistic
+            assert float(found.gaussian_distance[index, feature]) == pytest.approx(expected, abs=1e-6)
     assert found.expected_deviation == pytest.approx(0.05)
 
 
