@@ -48,3 +48,12 @@ def test_the_pages_make_a_site_without_a_warning(tmp_path: Path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=120)
     assert (tmp_path / "index.html").is_file()
+
+
+def test_the_tables_of_the_results_are_those_that_the_commands_wrote():
+    page = set((ROOT / "docs" / "results.md").read_text().splitlines())
+    written = sorted((ROOT / "results").rglob("*.md"))
+    assert len(written) > 10
+    for file in written:
+        rows = [line for line in file.read_text().splitlines() if line.startswith("|")]
+        assert set(rows) <= page, f"docs/results.md lacks rows of {file.relative_to(ROOT)}"
