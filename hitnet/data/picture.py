@@ -41,7 +41,9 @@ def picture_size(source: Source) -> tuple[int, int]:
     try:
         with _open(source) as image:
             width, height = image.size
-            return (width, height) if image.getexif().get(ORIENTATION, 1) >= 5 else (height, width)
+            # A PNG's own method would decode the picture in search of EXIF data behind the pixels.
+            orientation = Image.Image.getexif(image).get(ORIENTATION, 1)
+            return (width, height) if orientation >= 5 else (height, width)
     except Exception as error:
         raise _unreadable(source, error) from error
 

@@ -25,7 +25,7 @@ from hitnet.interpret.explanation import explain
 from hitnet.model import create_model
 from hitnet.web.bundle import check_drawable
 from hitnet.web.explorer import Explorer
-from hitnet.web.server import LARGEST_UPLOAD, create_app, host_check
+from hitnet.web.server import LARGEST_UPLOAD, SECURITY, create_app, host_check
 
 METHODS = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"]
 FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -122,6 +122,12 @@ def test_test_images_can_be_filtered_by_what_happened_to_them(client: TestClient
     one = client.get(f"/api/tests/one?index={mistakes['images'][0]['index']}").json()
     assert one["label"] == mistakes["images"][0]["label"] != one["class_index"]
     assert len(one["label_capsule"]) == 16
+
+
+def test_a_test_image_can_be_asked_for_first(copied_run: Path) -> None:
+    """As a page does that was open while the server was started anew."""
+    client = TestClient(create_app(Explorer(copied_run)), base_url="http://localhost")
+    wait_until(lambda: client.get("/api/tests/one?index=0").status_code == 200)
 
 
 def test_without_its_data_the_rest_of_a_run_is_there(colour_run: Path) -> None:
@@ -265,11 +271,25 @@ def test_uploads_have_a_limit_with_and_without_an_announced_length(client: TestC
     assert client.put("/api/names", content=b" " * 20_000).status_code == 413
 
 
-@pytest.mark.parametrize("size", [(30_000, 30_000), (65_000, 200), (2**31 - 1, 2**31 - 1), (4_000, 4_000)])
-def test_image_bombs_are_refused_from_their_header(client: TestClient, size: tuple[int, int]) -> None:
-    answer = client.post("/api/explain", content=bomb(*size))
-    assert answer.status_code == 400
-    assert answer.json()["error"]
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [
+        ((4_000, 4_000), "more than the 9 million allowed"),
+        ((65_000, 200), "more than the 9 million allowed"),
+        ((12_000, 10_000), "pixels are more than the 89,478,485 allowed"),
+        ((30_000, 30_000), "exceeds limit"),  # in PIL's words
+        ((2**31 - 1, 2**31 - 1), "exceeds limit"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_image_bombs_are_refused_from_their_header(client: TestClient, size: tuple[int, int], reason: str) -> None:
+    assert is_error(client.post("/api/explain", content=bomb(*size)), 400, reason)
+
+
+def test_a_photo_beyond_the_limit_is_refused(client: TestClient) -> None:
+    large = io.BytesIO()
+    Image.new("L", (6_000, 4_001)).save(large, "JPEG")
+    assert is_error(client.post("/api/explain", content=large.getvalue()), 400, "more than the 24 million allowed")
 
 
 def test_a_large_photo_is_welcome(client: TestClient) -> None:
@@ -362,6 +382,7 @@ def test_after_a_failure_inside_the_server_answers_in_json_and_goes_on(
         patch.setattr(explorer, "describe", lambda: 1 / 0)
         answer = client.get("/api/run")
     assert is_error(answer, 500, "terminal")
+    assert SECURITY.items() <= answer.headers.items()
     assert client.get("/api/run").status_code == 200
 
 
