@@ -228,11 +228,11 @@ def explain(run: RunFolder, images: Annotated[tuple[Path, ...], tyro.conf.Positi
     from hitnet import console
     from hitnet.files import home_of
     from hitnet.interpret.cards import write_cards
-    from hitnet.model import load
+    from hitnet.training.reopen import load_drawing
 
     if not images:
         raise ValueError("there is nothing to explain; name picture files after the run folder")
-    cards = write_cards(load(run), images, out or home_of(run) / "explanations")
+    cards = write_cards(load_drawing(run), images, out or home_of(run) / "explanations")
     console.show_cards(cards)
     if any(card.error for card in cards):
         sys.exit(1)

@@ -6,13 +6,15 @@ prototypes.png                   what each class looks like, where the network d
 calibration.json                 which answers are refused, where the run was calibrated
 """
 
+from __future__ import annotations
+
 import json
 import re
 import tempfile
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hitnet
 from hitnet.checkpoint import CONFIG, WEIGHTS
@@ -22,6 +24,9 @@ from hitnet.model import Model, load
 from hitnet.training.calibration import FILE as CALIBRATION
 from hitnet.training.calibration import Calibration, read_calibration
 from hitnet.training.run import Run
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
 
 CARD, PICTURE = "README.md", "prototypes.png"
 GENERATED = "<!-- Written by HitNet, and again whenever the model is saved here: delete this line to keep changes. -->"
@@ -113,12 +118,14 @@ def push_to_hub(
         folder = save_pretrained(source, temporary)
         repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
         _name_repository(folder / CARD, repo_id)
+        stays = _is_generated(folder / CARD) and _has_own_card(api, repo_id, branch)
         commit = api.upload_folder(
             repo_id=repo_id,
             folder_path=folder,
             commit_message=commit_message,
             revision=branch,
             create_pr=create_pr,
+            ignore_patterns=[CARD] if stays else None,
             delete_patterns=[PICTURE, CALIBRATION],  # a former network's, where this one has none
         )
     return commit.commit_url
@@ -127,15 +134,14 @@ def push_to_hub(
 def model_card(model: Model, result: dict[str, Any] | None, calibration: Calibration | None, pictured: bool) -> str:
     """README.md of a shared model: metadata for the hub, then words for people."""
     name = model.config.name
-    data = _plain(result["data"]) if result else None
-    title = f"{name} on {data}" if data else name
+    title = f"{name} on {result['data']}" if result else name
     picture = f"![The prototype of each class]({PICTURE})\n\n" if pictured else ""
     return f"""---
 {_metadata(title, _tags(model, pictured), result)}---
 
 {GENERATED}
 
-# {title}
+# {_plain(title)}
 
 An image classifier trained with hitnet {hitnet.__version__}, after A. Deliège, A. Cioppa and M. Van
 Droogenbroeck, *An Effective Hit-or-Miss Layer Favoring Feature Interpretation as Learned Prototypes Deformations*
@@ -160,6 +166,13 @@ net.predict(torch.rand(2, {", ".join(str(size) for size in model.config.image_sh
 
 def _is_generated(card: Path) -> bool:
     return GENERATED in card.read_text("utf-8")
+
+
+def _has_own_card(api: HfApi, repo_id: str, branch: str | None) -> bool:
+    """Whether a repository has a README that somebody wrote."""
+    if not api.file_exists(repo_id, CARD, revision=branch):
+        return False
+    return not _is_generated(Path(api.hf_hub_download(repo_id, CARD, revision=branch)))
 
 
 def _former_card(source: Model | str | Path) -> str | None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hitnet import encoders, heads
-from hitnet.checkpoint import load_weights, read_checkpoint, write_checkpoint
+from hitnet.checkpoint import CONFIG, load_weights, read_checkpoint, write_checkpoint
 from hitnet.checks import check_images, check_labels, check_tensor
 from hitnet.config import DecoderName, ModelConfig, nearest_or_raise
 from hitnet.decoder import PaperDecoder, StandardisedDecoder
@@ -213,7 +213,7 @@ def build(config: ModelConfig) -> Model:
 def load(path: str | Path) -> Model:
     """A saved model, in evaluation mode: from the folder `Model.save` wrote, a run folder, or one safetensors file."""
     place = Path(path)
-    if (place / "model").is_dir():
+    if not (place / CONFIG).is_file() and (place / "model").is_dir():
         place = place / "model"
     config, weights = read_checkpoint(place)
     model = build(config)

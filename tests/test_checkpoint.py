@@ -44,6 +44,12 @@ def test_a_folder_that_holds_model_as_a_run_does_is_loaded_too(folder: Path, mod
     assert hitnet.load(str(folder)).config.class_names == ("ant", "bee", "[cow]")
 
 
+def test_a_model_that_lies_beside_a_run_of_its_own_is_the_one_that_is_loaded(tmp_path: Path):
+    create_model("lenet5-hom", num_classes=2, width=2).save(tmp_path / "model")
+    create_model("lenet5-hom", num_classes=3, width=2).save(tmp_path)
+    assert hitnet.load(tmp_path).head.num_classes == 3
+
+
 def test_saving_again_replaces_both_files(folder: Path):
     other = create_model("n1", (3, 32, 32), 4, width=8)
     other.save(folder)

@@ -43,7 +43,12 @@ class FakeHub:
         self.root, self.calls = root, []
 
     def api(self, token: str | None = None) -> SimpleNamespace:
-        return SimpleNamespace(create_repo=self.create_repo, upload_folder=self.upload_folder)
+        return SimpleNamespace(
+            create_repo=self.create_repo,
+            upload_folder=self.upload_folder,
+            file_exists=lambda repo_id, name, revision: (self.root / repo_id / name).is_file(),
+            hf_hub_download=lambda repo_id, name, revision: str(self.root / repo_id / name),
+        )
 
     def create_repo(self, repo_id: str, **options: object) -> SimpleNamespace:
         self.calls.append(("create_repo", repo_id, options))
@@ -52,7 +57,8 @@ class FakeHub:
 
     def upload_folder(self, *, repo_id: str, folder_path: Path, **options: object) -> SimpleNamespace:
         self.calls.append(("upload_folder", repo_id, options))
-        shutil.copytree(folder_path, self.root / repo_id, dirs_exist_ok=True)
+        ignored = shutil.ignore_patterns(*(options["ignore_patterns"] or ()))
+        shutil.copytree(folder_path, self.root / repo_id, dirs_exist_ok=True, ignore=ignored)
         return SimpleNamespace(commit_url=f"https://huggingface.co/{repo_id}/commit/1")
 
     def snapshot_download(self, repo_id: str, *, allow_patterns: list[str], **options: object) -> str:
@@ -191,6 +197,15 @@ def test_a_shared_folder_goes_to_the_hub_with_its_card(run: Path, tmp_path: Path
     assert (fake_hub.root / "me/digits/README.md").read_text() == 'mine, as from_pretrained("owner/name")'
 
 
+def test_a_readme_of_somebodys_own_stays_on_the_hub(run: Path, fake_hub: FakeHub):
+    hitnet.push_to_hub(run, "me/digits")
+    card = fake_hub.root / "me/digits/README.md"
+    card.write_text("My own words.")
+    hitnet.push_to_hub(run, "me/digits")
+    assert card.read_text() == "My own words."
+    assert same(hitnet.from_pretrained("me/digits"), hitnet.load(run))
+
+
 def test_a_model_goes_to_the_hub_and_comes_back(run: Path, fake_hub: FakeHub):
     address = hitnet.push_to_hub(run, "me/digits", private=True, commit_message="first", branch="dev", create_pr=True)
     assert address == "https://huggingface.co/me/digits/commit/1"
@@ -203,6 +218,7 @@ def test_a_model_goes_to_the_hub_and_comes_back(run: Path, fake_hub: FakeHub):
                 "commit_message": "first",
                 "revision": "dev",
                 "create_pr": True,
+                "ignore_patterns": None,
                 "delete_patterns": ["prototypes.png", "calibration.json"],
             },
         ),
@@ -216,9 +232,12 @@ def test_a_model_goes_to_the_hub_and_comes_back(run: Path, fake_hub: FakeHub):
 def test_the_calls_to_the_hub_are_those_the_library_knows(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     api = create_autospec(huggingface_hub.HfApi, instance=True)
     api.create_repo.return_value = SimpleNamespace(repo_id="me/digits")
+    (tmp_path / "README.md").write_text("My own words.")
+    api.hf_hub_download.return_value = str(tmp_path / "README.md")
     monkeypatch.setattr(huggingface_hub, "HfApi", lambda token: api)
     hitnet.push_to_hub(run, "me/digits")
     api.upload_folder.assert_called_once()
+    assert api.upload_folder.call_args.kwargs["ignore_patterns"] == ["README.md"]
     download = create_autospec(huggingface_hub.snapshot_download, return_value=str(run))
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     assert same(hitnet.from_pretrained("me/digits"), hitnet.load(run))

@@ -105,12 +105,21 @@ def _holds_class_folders(folder: Path) -> bool:
     )
 
 
+def _check_name(name: str, folder: Path) -> None:
+    """Old archives unpack names that no file of a run could hold."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the name of the class folder {name!r} in {folder} is not UTF-8; rename it") from None
+
+
 def _class_entries(folder: Path, held_out: bool, notes: list[str]) -> list[Entry]:
     """The pictures of each class folder, at any depth; other files are only counted."""
     entries: list[Entry] = []
     others = 0
     class_folders = {path.name: path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}
     for name in natural_order(class_folders):
+        _check_name(name, folder)
         files = {
             path.relative_to(folder).as_posix(): path
             for path in class_folders[name].rglob("*")

@@ -1,5 +1,6 @@
 """Hybrid data augmentation: the network deforms what it understood of an image, and the image keeps its details."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -30,8 +31,8 @@ class HybridAugmentation:
 
     def __init__(self, model: Model, tweak: float | None = None) -> None:
         self.model, self.tweak = model, unit(model) if tweak is None else tweak
-        if self.tweak < 0:
-            raise ValueError(f"tweak must not be negative, got {tweak}; the paper has 0.025")
+        if not 0 <= self.tweak < math.inf:
+            raise ValueError(f"tweak must be a number from 0 on, got {tweak}; the paper has 0.025")
 
     def __call__(self, images: Tensor, labels: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return self.make(images, labels, generator).images

@@ -34,6 +34,8 @@ def write_augmented(
     """The training images, `per_image` new ones for each, and the test images; `done` hears of each batch's size."""
     if per_image < 1:
         raise ValueError(f"per_image must be at least 1, got {per_image}")
+    if format == "folder" and out.suffix == ".npz":
+        raise ValueError(f"{out} is the name of an .npz file; add --format npz, or choose another name")
     if format == "npz" and out.suffix != ".npz":
         out = out.with_name(f"{out.name}.npz")
     if out.exists():

@@ -36,9 +36,14 @@ class Reopened:
 
 def reopen(path: Path) -> Reopened:
     """The run in a folder, if its network draws."""
-    run, model = Run.open(path), load(path)
+    return Reopened(Run.open(path), load_drawing(path))
+
+
+def load_drawing(path: Path) -> Model:
+    """The model of a run, or one that lies there itself, if it draws."""
+    model = load(path)
     if model.decoder is None:
         centred = isinstance(model.head, HitOrMissHead)
         remedy = "--decoder standardised" if centred else "--model hitnet-fast, or another with Hit-or-Miss"
         raise ValueError(f"{model.config.name} in {path} has no decoder, so it cannot draw; train one with {remedy}")
-    return Reopened(run, model)
+    return model

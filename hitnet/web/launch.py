@@ -34,6 +34,8 @@ def newest_run(folder: Path) -> Path | None:
 
 def bind(host: str, port: int | None) -> socket.socket:
     """A listening socket; without a wish for a port, any free one if the usual one is taken."""
+    if port is not None and not 0 <= port <= 65535:
+        raise ValueError(f"--port must lie in 0..65535 (0: any free one), got {port}")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port or PORT, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:

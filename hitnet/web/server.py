@@ -14,7 +14,6 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -44,7 +43,7 @@ SECURITY = {
 }
 
 
-def create_app(explorer: Explorer, host: str = "127.0.0.1") -> Starlette:
+def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
     """The whole explorer as an ASGI application that answers to the names of `host`."""
     static = _read_static()
     uploads = anyio.Semaphore(UPLOADS_AT_ONCE)
@@ -82,6 +81,7 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> Starlette:
         index = _integer(request, "index", 0, 10**9)
         if index is None:
             raise HTTPException(400, "which test image? Give its index")
+        explorer.tests.start()
         return JSONResponse(await _asked(explorer.explain_test, index))
 
     async def name(request: Request) -> Response:
@@ -98,7 +98,7 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> Starlette:
     async def compared(request: Request) -> Response:
         return JSONResponse(await _asked(_compared, explorer, request.query_params.get("id", "")))
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/", page),
             Route("/static/{name}", asset),
@@ -112,8 +112,9 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> Starlette:
             Route("/api/runs/one", compared),
         ],
         exception_handlers={HTTPException: _refused, Exception: _failed},
-        middleware=[Middleware(Guard, allows=host_check(host))],
     )
+    # Around it all: as one of Starlette's middlewares it would not see the answer to a failure.
+    return Guard(app, host_check(host))
 
 
 def host_check(host: str) -> Callable[[str], bool]:

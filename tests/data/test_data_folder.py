@@ -1,5 +1,6 @@
 """Folders of class folders, with pictures as people have them."""
 
+import os
 import struct
 import zlib
 
@@ -203,6 +204,17 @@ def test_fewer_than_two_classes_are_refused(tmp_path, classes):
     for number in range(classes):
         fill(tmp_path / f"class{number}", 3)
     with pytest.raises(ValueError, match="at least 2 class folders with pictures .* put the pictures of each class"):
+        load_dataset(tmp_path)
+
+
+def test_a_class_that_no_file_could_name_is_refused(tmp_path):
+    fill(tmp_path / "tea", 2)
+    coffee = tmp_path / os.fsdecode(b"caf\xe9")
+    try:
+        fill(coffee, 2)
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    with pytest.raises(ValueError, match=r"class folder 'caf\\udce9' in .* is not UTF-8; rename it"):
         load_dataset(tmp_path)
 
 

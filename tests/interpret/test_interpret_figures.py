@@ -140,6 +140,16 @@ def test_the_evolution_is_a_gif_with_a_frame_an_epoch(tmp_path, ladder):
         assert film.n_frames == 3
 
 
+def test_names_with_dollars_are_words_and_not_mathematics(tmp_path, ladder):
+    names = ("$10_$20", "$x^$", "$5")  # the first two are no mathematics that could be drawn
+    matrix = figures.confusion_matrix(torch.eye(3).long(), names, "mistakes")
+    drawn = figures.save(matrix, tmp_path / "matrix.svg").read_text()
+    assert all(f"<!-- {name} -->" in drawn for name in names)
+    pictures = hitnet.prototypes(ladder())
+    figures.save(figures.image_grid(pictures, names, "prices"), tmp_path / "grid.png")
+    figures.save_evolution([(1, pictures)], names, "prices", tmp_path / "film.gif")
+
+
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_the_same_figure_gives_the_same_file(tmp_path, ladder, suffix):
     paths = [figures.save(figures.class_page(ladder(), 0), tmp_path / f"{number}{suffix}") for number in (1, 2)]

@@ -1,5 +1,7 @@
 """Hybrid augmentation: what moves, by how much, and what stays."""
 
+import math
+
 import pytest
 import torch
 
@@ -61,6 +63,7 @@ def test_the_same_generator_gives_the_same_images_and_another_one_others(small_m
     assert not torch.equal(first, other)
 
 
-def test_a_negative_tweak_is_refused(ladder):
-    with pytest.raises(ValueError, match="tweak must not be negative"):
-        HybridAugmentation(ladder(), tweak=-0.1)
+@pytest.mark.parametrize("tweak", [-0.1, math.nan, math.inf])
+def test_a_tweak_that_is_no_distance_is_refused(ladder, tweak):
+    with pytest.raises(ValueError, match="tweak must be a number from 0 on"):
+        HybridAugmentation(ladder(), tweak)

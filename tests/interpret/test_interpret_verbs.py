@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 import hitnet
+from hitnet import cli
 from hitnet.data import load_dataset, to_float
 from hitnet.files import read_json, write_json
 from hitnet.interpret import multiply
@@ -151,6 +152,12 @@ def test_augment_makes_a_folder_that_can_be_read_where_a_class_has_no_test_image
     assert (len(loaded.train), len(loaded.test)) == (60, 9)
 
 
+def test_a_folder_is_not_given_the_name_of_a_file(run, few, tmp_path):
+    with pytest.raises(ValueError, match="add --format npz"):
+        multiply.write_augmented(hitnet.load(run), load_dataset(few), tmp_path / "more.npz", 1)
+    assert not (tmp_path / "more.npz").exists()
+
+
 def test_augment_with_tweak_zero_repeats_the_images(run, few, tmp_path):
     out = multiply.write_augmented(hitnet.load(run), load_dataset(few), tmp_path / "same.npz", 1, 0.0, format="npz")
     images = load_dataset(out).train.images
@@ -284,6 +291,8 @@ def test_a_run_that_does_not_draw_names_what_would(tmp_path, model, remedy):
     write_json(tmp_path / "args.json", {"model": model})
     with pytest.raises(ValueError, match=f"has no decoder, so it cannot draw; train one with {remedy}"):
         reopen(tmp_path)
+    with pytest.raises(ValueError, match=remedy):
+        cli.explain(tmp_path, (tmp_path / "picture.png",))
 
 
 def test_snapshots_of_a_network_that_does_not_draw_are_refused(tmp_path):

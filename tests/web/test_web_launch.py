@@ -79,6 +79,12 @@ def test_a_run_whose_package_is_missing_is_passed_over_and_not_compared(
         comparison.describe_run(Run(path))
 
 
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_a_port_that_cannot_be_is_refused(port: int) -> None:
+    with pytest.raises(ValueError, match=rf"--port must lie in 0\.\.65535 .* got {port}"):
+        launch.bind("127.0.0.1", port)
+
+
 def test_without_any_run_the_demo_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", open(os.devnull))  # noqa: SIM115 - pytest closes it

@@ -1,6 +1,8 @@
 """What all figures share: colours, pictures on axes, tiles of pictures, and the one place that writes files."""
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy.typing as npt
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 from torch import Tensor
 
 from hitnet.files import write_bytes
@@ -26,12 +29,22 @@ def save(figure: Figure, path: Path, dpi: int = 150) -> Path:
     """Write the figure in the format of the path's suffix; the same figure gives the same file."""
     kind = path.suffix.lstrip(".")
     content = io.BytesIO()
-    # An SVG would otherwise hold the date and random names.
-    with matplotlib.rc_context({"svg.hashsalt": "hitnet"}):
+    with drawing(figure):
         metadata = {"Date": None} if kind == "svg" else None
         figure.savefig(content, format=kind, dpi=dpi, bbox_inches="tight", facecolor="white", metadata=metadata)
     write_bytes(path, content.getvalue())
     return path
+
+
+@contextmanager
+def drawing(figure: Figure) -> Iterator[None]:
+    """Where figures are drawn: texts as they are written, not as mathematics, for a class may be called $5."""
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        text.set_parse_math(False)
+    # The labels of axes are made while drawing. An SVG would otherwise hold random names.
+    with matplotlib.rc_context({"text.parse_math": False, "svg.hashsalt": "hitnet"}):
+        yield
 
 
 def show(axes: Any, image: Tensor) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hitnet.files import write_bytes
 from hitnet.interpret.figures.atlas import image_grid
+from hitnet.interpret.figures.canvas import drawing
 
 SECONDS, LONGEST = 0.5, 20.0  # a frame is shown so long, but the whole at most so long
 LAST = 2.0  # the last frame
@@ -23,7 +24,8 @@ def save_evolution(
     for epoch, pictures in evolution:
         canvas = FigureCanvasAgg(image_grid(pictures, class_names, f"{title}: epoch {epoch}"))
         canvas.figure.set_dpi(dpi)
-        canvas.draw()
+        with drawing(canvas.figure):
+            canvas.draw()
         frames.append(Image.frombytes("RGBA", canvas.get_width_height(), bytes(canvas.buffer_rgba())).convert("RGB"))
     milliseconds = [round(1000 * min(SECONDS, LONGEST / len(frames)))] * len(frames)
     milliseconds[-1] = round(1000 * LAST)

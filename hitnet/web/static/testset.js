@@ -73,7 +73,12 @@ export class TestImages {
     if (found.total) this.progress.value = found.done / found.total;
     else this.progress.removeAttribute("value");
     this.fill(found);
-    if (busy) this.timer = setTimeout(() => this.element.offsetParent && this.refresh(), 800);
+    if (busy) this.wait();
+  }
+
+  /** Refresh in a moment; as long as another view is shown, later. */
+  wait() {
+    this.timer = setTimeout(() => (this.element.offsetParent ? this.refresh() : this.wait()), 800);
   }
 
   fill(found) {
