@@ -48,7 +48,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    write_bytes(path, text.encode(errors="backslashreplace"))  # file names that are not UTF-8 come back as they were
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -106,6 +106,13 @@ class Recipe:
             raise ValueError(f"eggs must be at least 0, got {self.eggs}")
 
 
+def test_a_file_name_that_is_not_utf_8_comes_back_from_json(tmp_path: Path):
+    content = {"file": os.fsdecode(b"caf\xe9.png"), "note": "grüße"}
+    write_json(tmp_path / "card.json", content)
+    assert "grüße" in (tmp_path / "card.json").read_text("utf-8")
+    assert read_json(tmp_path / "card.json") == content
+
+
 def test_settings_come_back_as_they_were_written(tmp_path: Path):
     content = {"sugar": 1, "shape": [2, 3], "layers": ["jam"], "tin": "round/one", "icing": "brown", "baked": False}
     write_json(tmp_path / "recipe.json", content)
