@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.font_manager import get_font_names
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from torch import Tensor
@@ -21,6 +22,9 @@ BLUE, ORANGE, GREY = "#2563a8", "#d9622b", "#6b7280"
 PALE_BLUE, PALE_GREY = "#dbe7f5", "#f1f2f4"
 # What is less than expected is blue, what is more is orange.
 DIVERGING = LinearSegmentedColormap.from_list("less and more", [BLUE, "white", ORANGE])
+
+# Letters that matplotlib's own font lacks are taken from those of these that are installed.
+OTHER_SCRIPTS = ("Noto Sans CJK JP", "WenQuanYi Micro Hei", "Arial Unicode MS", "Microsoft YaHei", "Malgun Gothic")
 
 Pixels = npt.NDArray[np.float64]
 
@@ -39,11 +43,14 @@ def save(figure: Figure, path: Path, dpi: int = 150) -> Path:
 @contextmanager
 def drawing(figure: Figure) -> Iterator[None]:
     """Where figures are drawn: texts as they are written, not as mathematics, for a class may be called $5."""
+    installed = get_font_names()
+    fonts = [*matplotlib.rcParams["font.family"], *(name for name in OTHER_SCRIPTS if name in installed)]
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
         text.set_parse_math(False)
+        text.set_fontfamily(fonts)
     # The labels of axes are made while drawing. An SVG would otherwise hold random names.
-    with matplotlib.rc_context({"text.parse_math": False, "svg.hashsalt": "hitnet"}):
+    with matplotlib.rc_context({"text.parse_math": False, "font.family": fonts, "svg.hashsalt": "hitnet"}):
         yield
 
 
