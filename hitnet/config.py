@@ -1,6 +1,7 @@
 """What a network is made of, as data: enough to build it again. Without torch, so that the command line starts fast."""
 
 import difflib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from operator import index
@@ -94,7 +95,14 @@ class ModelConfig(NetworkOptions):
             raise ValueError(f"routing_iterations must be at least 1, got {self.routing_iterations}; the paper has 3")
         if self.width is not None and self.width < 1:
             raise ValueError(f"width must be at least 1, got {self.width}; leave it out for the network's own")
-        if not 0 < self.hit_radius < self.miss_radius:
+        if not 0 < self.norm_momentum <= 1:
+            raise ValueError(f"norm_momentum must lie in (0, 1], got {self.norm_momentum}; the paper has 0.01")
+        if not 0 < self.norm_eps < math.inf:
+            raise ValueError(f"norm_eps must be positive and finite, got {self.norm_eps}; the paper has 0.001")
+        if not 0 <= self.reconstruction_weight < math.inf:
+            got = self.reconstruction_weight
+            raise ValueError(f"reconstruction_weight must be a number from 0 on, got {got}; the paper has 0.392")
+        if not 0 < self.hit_radius < self.miss_radius < math.inf:
             raise ValueError(
                 f"0 < hit_radius < miss_radius must hold, got {self.hit_radius} and {self.miss_radius}; "
                 "the paper has 0.1 and 0.9"

@@ -47,7 +47,7 @@ def test_the_source_distribution_brings_what_its_tests_need(built: dict[str, Pat
         names = {name.partition("/")[2] for name in archive.getnames()}
     expected = {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "Makefile", "constraints.txt", "mkdocs.yml"}
     expected |= {"CHANGELOG.md", "CONTRIBUTING.md", "tests/conftest.py", "examples/plain_loop.py"}
-    expected |= {"docs/export.md", "docs/images/prototypes.png", "benchmarks/outliers.py"}
+    expected |= {"docs/export.md", "docs/images/prototypes.png", "benchmarks/outliers.py", "results/committee.md"}
     assert expected <= names
     assert built["sdist"].stat().st_size < 10e6
 

@@ -27,12 +27,13 @@ def load_npz(path: Path, *, test_fraction: float | None = 0.2, split_seed: int =
     Images are bytes or floats in [0, 1]; labels are whole numbers from 0, named by `class_names` if that is there, or
     strings, which then are the class names.
     """
-    arrays = _read_arrays(path)
+    arrays = {
+        name: given.astype(str) if given.dtype.kind == "S" else given for name, given in _read_arrays(path).items()
+    }
     notes: list[str] = []
     splits = ("train", "test") if "x_test" in arrays else ("train",)
     images = [_to_images(arrays[f"x_{split}"], f"{path}: x_{split}", notes) for split in splits]
     raw = [arrays[f"y_{split}"] for split in splits]
-    raw = [given.astype(str) if given.dtype.kind == "S" else given for given in raw]
     for split, pixels, given in zip(splits, images, raw, strict=True):
         if given.shape not in ((len(pixels),), (len(pixels), 1)):
             got = f"{len(pixels)} images and y_{split} of shape {given.shape}"

@@ -67,6 +67,8 @@ FILES = {
         OfficialFile("test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3", SVHN_MIRRORS),
     ),
 }
+# Files of the same names: the first test labels tell whose they are.
+FIRST_LABELS = {"mnist": [7, 2, 1, 0, 4, 1, 4, 9, 5, 9], "fashion-mnist": [9, 2, 1, 1, 6, 1, 4, 6, 5, 7]}
 OFFICIAL_COUNTS = {
     "mnist": (60_000, 10_000),
     "fashion-mnist": (60_000, 10_000),
@@ -89,12 +91,12 @@ def load_mini(data_dir: str | Path | None) -> Dataset:
 
 def load_mnist(data_dir: str | Path | None) -> Dataset:
     """Handwritten digits, 28×28 grey."""
-    return _official("mnist", *_idx_splits(obtain("mnist", FILES["mnist"], data_dir)), DIGITS)
+    return _official("mnist", *_idx_official("mnist", data_dir), DIGITS)
 
 
 def load_fashion(data_dir: str | Path | None) -> Dataset:
     """Pieces of clothing, 28×28 grey."""
-    return _official("fashion-mnist", *_idx_splits(obtain("fashion-mnist", FILES["fashion-mnist"], data_dir)), CLOTHES)
+    return _official("fashion-mnist", *_idx_official("fashion-mnist", data_dir), CLOTHES)
 
 
 def load_cifar10(data_dir: str | Path | None) -> Dataset:
@@ -145,6 +147,18 @@ def _official(name: str, train: ImageSet, test: ImageSet, classes: tuple[str, ..
         counts = f"{got[0]:,} training and {got[1]:,} test images, officially {expected[0]:,} and {expected[1]:,}"
         notes = (*notes, f"{name} has {counts}")
     return Dataset(name, train, test, classes, notes)
+
+
+def _idx_official(name: str, data_dir: str | Path | None) -> tuple[ImageSet, ImageSet]:
+    paths = obtain(name, FILES[name], data_dir)
+    train, test = _idx_splits(paths)
+    for other, labels in FIRST_LABELS.items():
+        if other != name and test.labels[: len(labels)].tolist() == labels:
+            place = paths[2].parent
+            raise ValueError(
+                f"the files in {place} are {other}'s, not {name}'s; choose another data_dir or HITNET_DATA"
+            )
+    return train, test
 
 
 def _idx_splits(paths: list[Path]) -> tuple[ImageSet, ImageSet]:

@@ -84,16 +84,22 @@ def natural_order(names: Iterable[str]) -> list[str]:
 
 def _find_entries(root: Path, notes: list[str]) -> list[Entry]:
     """Every picture under the class folders of `root`, or of its train/ and test/."""
-    train, test = root / "train", root / "test"
+    train, test = _part(root, "train"), _part(root, "test")
     if _holds_class_folders(train) != _holds_class_folders(test):
-        there, missing = ("train", "test") if _holds_class_folders(train) else ("test", "train")
+        there, missing = (train, test) if _holds_class_folders(train) else (test, train)
         raise ValueError(
-            f"{root} has {there}/ with class folders but no such {missing}/; add it, "
-            f"or give {root / there} itself to have it split by test_fraction"
+            f"{root} has {there.name}/ with class folders but no such {missing.name}/; add it, "
+            f"or give {there} itself to have it split by test_fraction"
         )
     if not _holds_class_folders(train):
         return _class_entries(root, held_out=False, notes=notes)
     return _class_entries(train, held_out=False, notes=notes) + _class_entries(test, held_out=True, notes=notes)
+
+
+def _part(root: Path, name: str) -> Path:
+    """The folder of training or test pictures as people call it: Train, testing."""
+    found = (path for path in root.iterdir() if path.name.casefold() in (name, f"{name}ing"))
+    return min(found, default=root / name)
 
 
 def _holds_class_folders(folder: Path) -> bool:

@@ -93,13 +93,17 @@ def evaluate(model: Model, data: ImageSet, *, batch_size: int = TEST_BATCH, team
 def evaluate_run(path: Path, source: str | None = None, data_dir: Path | None = None) -> tuple[dict[str, Any], Path]:
     """Measure a run's model on its own test images, or on those of another `source`: (numbers, their file)."""
     run, model = Run.open(path), load(path)
+    source = source or run.config.data
     data = data_for(run, model, source, data_dir, test_fraction=None)
     content = {
         "data": data.name,
+        "source": source,
         "notes": list(data.notes),
         **evaluate(model, data.test).to_json(model.config.class_names),
     }
-    file = run.path / f"eval-{data.name}.json"
+    # A folder or file of somebody's may be called as the run's own is.
+    stranger = source not in list_datasets() and not _is_same(source, run.config.data)
+    file = run.path / f"eval-{data.name}{f'-{data.fingerprint[:8]}' if stranger else ''}.json"
     write_json(file, content)
     return content, file
 

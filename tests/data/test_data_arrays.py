@@ -53,8 +53,9 @@ def test_strings_are_class_names_and_a_column_of_labels_is_fine(tmp_path):
 
 
 def test_numbers_may_be_named(tmp_path):
-    path = saved(tmp_path, x_train=GREY, y_train=LABELS, class_names=np.array(["a", "b", "c"]))
-    assert load_dataset(path).class_names == ("a", "b", "c")
+    for names in (np.array(["a", "b", "c"]), np.array([b"a", b"b", b"c"])):
+        path = saved(tmp_path, x_train=GREY, y_train=LABELS, class_names=names)
+        assert load_dataset(path).class_names == ("a", "b", "c")
 
 
 def test_without_test_arrays_a_fraction_is_held_out(tmp_path):

@@ -173,6 +173,15 @@ def test_pictures_deeper_in_a_class_folder_belong_to_it(tmp_path):
     assert len(loaded.train) + len(loaded.test) == 8
 
 
+def test_train_and_test_may_be_written_in_other_ways(tmp_path):
+    for split, count in (("Training", 3), ("TEST", 2)):
+        for name in ("cat", "dog"):
+            fill(tmp_path / split / name, count)
+    loaded = load_dataset(tmp_path)
+    assert loaded.class_names == ("cat", "dog")
+    assert (len(loaded.train), len(loaded.test)) == (6, 4)
+
+
 def test_a_class_may_be_called_train(tmp_path):
     fill(tmp_path / "train", 2)
     fill(tmp_path / "plane", 2)

@@ -44,6 +44,13 @@ def test_the_recipe_of_mnist_mini_gives_the_same_bytes_twice(tmp_path, monkeypat
     assert made.train.labels.tolist() != sorted(made.train.labels.tolist())
 
 
+def test_files_of_mnist_are_not_taken_for_fashion_mnist(tmp_path):
+    write_mnist(tmp_path / "mnist", test=10)
+    write_idx(tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz", np.array([7, 2, 1, 0, 4, 1, 4, 9, 5, 9]))
+    with pytest.raises(ValueError, match=r"the files in .*mnist are mnist's, not fashion-mnist's; choose another"):
+        load_dataset("fashion-mnist", data_dir=tmp_path / "mnist")
+
+
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
 @pytest.mark.parametrize("nested", [True, False])
 @pytest.mark.parametrize("suffix", [".gz", ""])

@@ -240,6 +240,10 @@ class TestALossThatIsNotFinite:
         ({"device": "gpu"}, "device 'gpu' cannot be used"),
         ({"data": "mnst"}, "did you mean mnist"),
         ({"hit_radius": 2.0}, "hit_radius < miss_radius"),
+        ({"miss_radius": math.inf}, "hit_radius < miss_radius"),
+        ({"norm_momentum": 5.0}, r"norm_momentum must lie in \(0, 1\], got 5.0"),
+        ({"norm_eps": 0.0}, "norm_eps must be positive and finite, got 0.0"),
+        ({"reconstruction_weight": -1.0}, "reconstruction_weight must be a number from 0 on, got -1.0"),
         ({"validation": 0.99, "train_images": 3}, "at least 2 images of each class"),
     ],
 )

@@ -1,6 +1,7 @@
 """A run folder: what is in it, and who may replace it."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -157,7 +158,17 @@ class TestEvaluationOnOtherData:
         content, file = evaluate_run(run.path, str(tmp_path / "named.npz"))
         assert content["error"] == run.result["test"]["error"]
         assert any("other names, left, middle, right" in note for note in content["notes"])
-        assert file.name == "eval-named.json"
+        assert re.fullmatch(r"eval-named-[0-9a-f]{8}\.json", file.name)
+
+    def test_of_the_same_name_leaves_the_runs_own_evaluation(self, settings: Settings, tmp_path: Path):
+        run = hitnet.train(settings(epochs=1))
+        _, own = evaluate_run(run.path)
+        (tmp_path / "other").mkdir()
+        other = write_squares(tmp_path / "other" / "squares.npz", train=97)
+        content, file = evaluate_run(run.path, str(other))
+        assert file != own
+        assert content["source"] == str(other)
+        assert json.loads(own.read_text())["source"] == run.config.data
 
     def test_takes_classes_in_another_order_by_their_names(self, settings: Settings, tmp_path: Path):
         arrays = dict(np.load(settings().data))
