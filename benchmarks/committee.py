@@ -35,11 +35,12 @@ def main() -> None:
         if len(fingerprints) > 1:
             parser.error(f"{path} has other data than the runs before it; a committee answers one question")
         distances.append(model.scores(to_float(data.test.images)))
-        member = [model.config.name, str(run.config.seed), str(run.result["epochs"])]
+        decoder = (run.result["decoder"] or "none").removesuffix("Decoder").lower()
+        member = [model.config.name, decoder, str(run.config.seed), str(run.result["epochs"])]
         rows.append([*member, error(distances[-1], data.test.labels)])
     together = error(torch.stack(distances).mean(0), data.test.labels)
-    rows.append([f"**all {len(distances)} together**", "", "", f"**{together}**"])
-    lines = [["network", "seed", "epochs", "test error, %"], ["---", *["---:"] * 3], *rows]
+    rows.append([f"**all {len(distances)} together**", "", "", "", f"**{together}**"])
+    lines = [["network", "decoder", "seed", "epochs", "test error, %"], ["---", "---", *["---:"] * 3], *rows]
     text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
     write_text(args.out.with_suffix(".md"), text)
     print(text)
