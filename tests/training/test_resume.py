@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,9 @@ def started(settings: Settings) -> Iterator[tuple[subprocess.Popen[str], TrainCo
     """A real `python -m hitnet train` that has ended its first epochs and would go on for minutes."""
     config = settings(epochs=1500)
     command = [sys.executable, "-m", "hitnet", "train", *options(config)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # A test run in the background ignores Ctrl-C, and so would its children.
+    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=listen)
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("epoch   3/"):
