@@ -19,17 +19,18 @@ STYLE = """
   :root { --ink: #e4e8ed; --quiet: #9aa4b0; --paper: #14181d; --line: #323a44; --band: #1c2229; --good: #63c587;
     --bad: #f08a72; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 66rem; background: var(--paper); color: var(--ink);
+body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 78rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; margin: 0 0 .5rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
 p, li, figcaption { color: var(--quiet); } ul { padding-left: 1.2rem; margin: .6rem 0; font-size: .9rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th, td { padding: .35rem .5rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 .words td:first-child { white-space: normal; min-width: 14rem; }
 tbody tr:hover { background: var(--band); }
 .holds { color: var(--good); font-weight: 600; } .does-not-hold { color: var(--bad); font-weight: 600; }
+ul, figure, .words { max-width: 64rem; }
 figure { margin: 1.2rem 0; } figure img { max-width: 100%; background: white; border-radius: 6px; padding: .4rem;
   border: 1px solid var(--line); }
 figcaption { font-size: .9rem; margin-bottom: .3rem; }
@@ -41,8 +42,9 @@ def report(
 ) -> str:
     """The page of a protocol: what was done and where, what failed, the claims, the tables, the pictures."""
     body = [f"<h1>HitNet: the paper’s experiments, scale {escape(protocol.scale.name)}</h1>"]
-    body.append(_notes([*_machines(protocol), *protocol.scale.notes, *problems]))
-    body += [_table(table) for table in tables]
+    of_all = [*_machines(protocol), *protocol.scale.notes, *problems]
+    body.append(_notes(of_all))
+    body += [_table(table, [note for note in table.notes if note not in of_all]) for table in tables]
     if pictures:
         body.append("<h2>Figures</h2>")
     body += [_figure(caption, path) for caption, path in pictures]
@@ -69,13 +71,13 @@ def _notes(notes: Sequence[str]) -> str:
     return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>"
 
 
-def _table(table: Table) -> str:
+def _table(table: Table, notes: Sequence[str]) -> str:
     head = "".join(f"<th>{escape(heading)}</th>" for heading in table.headings)
     rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
     kind = ' class="words"' if table.name == "claims" else ""
     return (
         f'<h2 id="{table.name}">{escape(table.title)}</h2>\n<div class="wide"><table{kind}>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody>\n</table></div>\n{_notes(table.notes)}"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody>\n</table></div>\n{_notes(notes)}"
     )
 
 
