@@ -46,7 +46,7 @@ def test_the_laptop_scale_has_the_seeds_that_were_promised():
     assert seeds["table3"]["N1", "Fashion-MNIST"] == 3
     assert seeds["table3"]["DenseNet-40-12, HoM", "MNIST"] == 2
     assert set(seeds["hybrid"].values()) == {3}
-    assert seeds["ablations"]["BatchNorm's statistics: separate", "MNIST"] == 3
+    assert {count for (row, _), count in seeds["ablations"].items() if "BatchNorm" in row} == {3}
     assert min(seeds["ablations"].values()) == 2
 
 
