@@ -52,7 +52,7 @@ def errors_by_epoch(
     """
     columns = min(len(panels), 3 if len(panels) % 2 else 2)
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(max(4.6 * columns, 6), 4 * rows), layout="constrained")
+    figure = Figure(figsize=(max(4.6 * columns, 6), 4.4 * rows), layout="constrained")
     places = list(figure.subplots(rows, columns, squeeze=False, sharey=one_scale).flat)
     for empty in places[len(panels) :]:
         empty.remove()
@@ -73,7 +73,7 @@ def errors_by_epoch(
                 axes.fill_between(epochs, np.maximum(mean - spread, mean / 10), mean + spread, color=colour, alpha=0.15)
         axes.set(title=title, xlabel="epoch", ylabel="test error, %")
         _logarithmic(axes)
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
     return figure
 
 
