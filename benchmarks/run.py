@@ -23,10 +23,10 @@ from rich.table import Table
 from torch import Tensor, nn
 
 import hitnet
-from hitnet.encoders import PaperEncoder
+from hitnet.core.encoders import PaperEncoder
 from hitnet.files import write_json
 from hitnet.interpret.figures import save
-from hitnet.training.run import describe_environment
+from hitnet.runs.run import describe_environment
 
 console = Console()
 
@@ -44,13 +44,13 @@ BATCHES, SIZES, CLASSES, DIMS = (32, 128, 512), (28, 32, 40), (10, 30, 100, 300,
 class Case:
     """A network ready to be timed; `direct` ones use the plain convolution in the memory order that suits it best."""
 
-    def __init__(self, name: str, spectral: bool, batch: int, size: int, **options: Any) -> None:
+    def __init__(self, name: str, winograd: bool, batch: int, size: int, **options: Any) -> None:
         torch.manual_seed(0)
         self.net = hitnet.create_model(name, image_shape=(1, size, size), **options)
         self.images, self.labels = torch.rand(batch, 1, size, size), torch.randint(self.net.head.num_classes, (batch,))
-        if isinstance(self.net.encoder, PaperEncoder) and not spectral:
-            self.net.encoder.conv2.spectral = False
-        if not spectral:
+        if isinstance(self.net.encoder, PaperEncoder) and not winograd:
+            self.net.encoder.conv2.winograd = False
+        if not winograd:
             self.net = self.net.to(memory_format=torch.channels_last)
             self.images = self.images.to(memory_format=torch.channels_last)
         self.optimizer = torch.optim.Adam(self.net.parameters(), eps=1e-7, fused=True)

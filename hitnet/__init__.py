@@ -11,47 +11,46 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hitnet.core.layer import HitOrMiss, squash
+    from hitnet.core.loss import CentripetalLoss, centripetal_loss, distance_to_centre, margin_loss, staircase
+    from hitnet.core.model import create_model, list_models, load
+    from hitnet.core.transplant import with_hit_or_miss
+    from hitnet.data.variation import HybridAugmentation
     from hitnet.estimator import HitNetClassifier as HitNetClassifier
     from hitnet.hub import from_pretrained, push_to_hub, save_pretrained
-    from hitnet.interpret.explanation import Explanation, explain
-    from hitnet.interpret.hybrid import HybridAugmentation
+    from hitnet.interpret.components import component_statistics
+    from hitnet.interpret.explanation import Explanation, explain, outlier_score, verdicts
     from hitnet.interpret.prototypes import deformations, prototypes, sample
-    from hitnet.interpret.statistics import feature_statistics
-    from hitnet.interpret.verdicts import outlier_score, verdicts
-    from hitnet.layer import HitOrMiss, squash
-    from hitnet.loss import CentripetalLoss, centripetal_loss, distance_to_centre, margin_loss, staircase
-    from hitnet.model import create_model, list_models, load
-    from hitnet.training.config import TrainConfig
-    from hitnet.training.loop import train
-    from hitnet.transplant import with_hit_or_miss
+    from hitnet.runs.train import train
+    from hitnet.settings import TrainConfig
 
 __version__ = "0.1.0"
 
 # Where each public name lives. A name is imported when it is first asked for: the command line prints its help
 # without waiting for torch.
 _HOMES = {
-    "HitOrMiss": "layer",
-    "squash": "layer",
-    "CentripetalLoss": "loss",
-    "centripetal_loss": "loss",
-    "distance_to_centre": "loss",
-    "margin_loss": "loss",
-    "staircase": "loss",
-    "create_model": "model",
-    "list_models": "model",
-    "load": "model",
+    "HitOrMiss": "core.layer",
+    "squash": "core.layer",
+    "CentripetalLoss": "core.loss",
+    "centripetal_loss": "core.loss",
+    "distance_to_centre": "core.loss",
+    "margin_loss": "core.loss",
+    "staircase": "core.loss",
+    "create_model": "core.model",
+    "list_models": "core.model",
+    "load": "core.model",
     "prototypes": "interpret.prototypes",
     "deformations": "interpret.prototypes",
     "sample": "interpret.prototypes",
-    "feature_statistics": "interpret.statistics",
+    "component_statistics": "interpret.components",
     "explain": "interpret.explanation",
     "Explanation": "interpret.explanation",
-    "HybridAugmentation": "interpret.hybrid",
-    "verdicts": "interpret.verdicts",
-    "outlier_score": "interpret.verdicts",
-    "TrainConfig": "training.config",
-    "train": "training.loop",
-    "with_hit_or_miss": "transplant",
+    "HybridAugmentation": "data.variation",
+    "verdicts": "interpret.explanation",
+    "outlier_score": "interpret.explanation",
+    "TrainConfig": "settings",
+    "train": "runs.train",
+    "with_hit_or_miss": "core.transplant",
     "save_pretrained": "hub",
     "from_pretrained": "hub",
     "push_to_hub": "hub",
@@ -76,7 +75,7 @@ __all__ = [  # noqa: RUF022 - in the order of the paper
     "prototypes",
     "deformations",
     "sample",
-    "feature_statistics",
+    "component_statistics",
     "explain",
     "Explanation",
     "HybridAugmentation",

@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from hitnet.config import NetworkOptions, nearest_or_raise
+from hitnet.errors import nearest_or_raise
 from hitnet.experiments.protocol import ScaleName, Target
-from hitnet.training.config import RunOptions, TrainConfig
+from hitnet.settings import NetworkOptions, RunOptions, TrainConfig
 
 RunFolder = Annotated[Path, tyro.conf.Positional]
 
@@ -43,16 +43,16 @@ def train(
         raise ValueError("--resume goes on with the settings of the run; leave the other options out")
 
     from hitnet import console
-    from hitnet.training import loop
+    from hitnet.runs import train as training
 
     view = console.TrainingView()
     watcher = view if _leads() else None
     try:
         with view:
             if resume is None:
-                run = loop.train(config, watcher=watcher, overwrite=overwrite)
+                run = training.train(config, watcher=watcher, overwrite=overwrite)
             else:
-                run = loop.resume(resume, watcher=watcher)
+                run = training.resume(resume, watcher=watcher)
     except (KeyboardInterrupt, OSError) as stop:
         if view.run is None:
             raise
@@ -61,7 +61,7 @@ def train(
         console.show_result(run)
 
 
-def evaluate(run: RunFolder, data: str | None = None, data_dir: Path | None = None) -> None:
+def evaluate(run: RunFolder, data: str | None = None, data_dir: Path | None = None, device: str = "auto") -> None:
     """Measure the error of a trained network, class by class; the numbers also go to RUN/eval-DATA.json.
 
     Example: hitnet eval runs/mnist/hitnet-fast-s0
@@ -70,11 +70,12 @@ def evaluate(run: RunFolder, data: str | None = None, data_dir: Path | None = No
         run: A run folder.
         data: Another data set than the one it was trained on, by name or path; all of it, unless it has a test part.
         data_dir: Where data sets lie already.
+        device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
-    from hitnet.training.evaluation import evaluate_run
+    from hitnet.runs.evaluate import evaluate_run
 
-    content, path = evaluate_run(run, data, data_dir)
+    content, path = evaluate_run(run, data, data_dir, device)
     console.show_evaluation(content)
     console.say(f"written to {path}")
 
@@ -83,6 +84,7 @@ def predict(
     run: RunFolder,
     files: Annotated[tuple[Path, ...], tyro.conf.Positional],
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+    device: str = "auto",
 ) -> None:
     """Classify picture files: class, score (HitNet: the distance to the class's centre, lower is surer) and verdict.
 
@@ -94,40 +96,48 @@ def predict(
         run: A run folder, a model folder or a safetensors file.
         files: PNG, JPEG, WebP, BMP or GIF files of any size and colour.
         as_json: Print JSON for programs.
+        device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
-    from hitnet.interpret.predict import predict_files
-    from hitnet.model import load
-    from hitnet.training.calibration import read_calibration
+    from hitnet.runs.answer import predict_files
+    from hitnet.runs.calibrate import read_calibration
+    from hitnet.runs.reopen import load_model
 
     if not files:
         raise ValueError("there is nothing to classify; name picture files after the run folder")
     calibration = read_calibration(run)
-    predictions = predict_files(load(run), files, calibration.threshold if calibration else None)
+    predictions = predict_files(load_model(run, device), files, calibration.threshold if calibration else None)
     if as_json:
-        print(json.dumps([asdict(found) for found in predictions], indent=2, ensure_ascii=False))
+        print(json.dumps([asdict(each) for each in predictions], indent=2, ensure_ascii=False))
     else:
         console.show_predictions(predictions, calibration)
-    if any(found.error for found in predictions):
+    if any(each.error for each in predictions):
         sys.exit(1)
 
 
-def calibrate(run: RunFolder, max_error: float = 0.01, confidence: float = 0.95, data_dir: Path | None = None) -> None:
+def calibrate(
+    run: RunFolder,
+    max_error: float = 0.01,
+    confidence: float = 0.95,
+    data_dir: Path | None = None,
+    device: str = "auto",
+) -> None:
     """Choose which answers are refused, so that few of the others are wrong; `hitnet predict` then keeps to it.
 
     Example: hitnet calibrate runs/mnist/hitnet-fast-s0 --max-error 0.001
 
     Args:
         run: A finished run that was trained with --validation.
-        max_error: The share of wrong answers among those given that is just bearable.
-        confidence: How sure it must be that the share is not larger.
+        max_error: The largest acceptable error rate among accepted answers.
+        confidence: How sure it must be that the rate is not larger.
         data_dir: Where data sets lie already.
+        device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
-    from hitnet.training.calibration import calibrate_run
+    from hitnet.runs.calibrate import calibrate_run
 
-    found, path = calibrate_run(run, max_error, confidence, data_dir)
-    console.show_calibration(found)
+    calibration, path = calibrate_run(run, max_error, confidence, data_dir, device)
+    console.show_calibration(calibration)
     console.say(f"written to {path}; hitnet predict keeps to it")
 
 
@@ -136,6 +146,7 @@ def explore(
     host: str = "127.0.0.1",
     port: int | None = None,
     no_browser: bool = False,
+    device: str = "auto",
 ) -> None:
     """Open a local page on which you play with what a network learned: prototypes, deformations, your own images.
 
@@ -146,13 +157,14 @@ def explore(
         host: Where to listen. Anything but this machine itself lets others in.
         port: Where to listen; 8421 or any free one if not given.
         no_browser: Only print the address.
+        device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
     from hitnet.web import launch
 
     launch.require_server()
     chosen = run or launch.newest_run(Path("runs")) or _train_demo()
-    launch.serve(chosen, host, port, not no_browser, console.say)
+    launch.serve(chosen, host, port, not no_browser, console.say, device)
 
 
 def _train_demo() -> Path:
@@ -162,10 +174,10 @@ def _train_demo() -> Path:
         raise FileNotFoundError("there is no finished run with prototypes in runs/; make one with: hitnet train")
 
     from hitnet import console
-    from hitnet.training import loop
+    from hitnet.runs import train as training
 
     with console.TrainingView() as view:
-        return loop.train(TrainConfig(out=Path("runs/demo")), watcher=view).path
+        return training.train(TrainConfig(out=Path("runs/demo")), watcher=view).path
 
 
 def export(
@@ -189,7 +201,7 @@ def export(
         console.say(f"written to {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
-def prototypes(run: RunFolder, evolution: bool = False, data_dir: Path | None = None) -> None:
+def prototypes(run: RunFolder, evolution: bool = False, data_dir: Path | None = None, device: str = "auto") -> None:
     """Draw what each class looks like, and what each component of its capsule does, into RUN/plots.
 
     Example: hitnet prototypes runs/mnist/hitnet-fast-s0
@@ -198,24 +210,30 @@ def prototypes(run: RunFolder, evolution: bool = False, data_dir: Path | None = 
         run: A run folder.
         evolution: Make a film of the prototypes through the epochs, of a run that was trained with --snapshots.
         data_dir: Where data sets lie already.
+        device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
-    from hitnet.interpret import atlas
-    from hitnet.training.reopen import reopen
+    from hitnet.runs.atlas import write_atlas, write_evolution
+    from hitnet.runs.reopen import reopen_drawing
 
-    opened = reopen(run)
+    opened = reopen_drawing(run, device)
     if evolution:
-        console.say(f"written to {atlas.write_evolution(opened.model, run, opened.title)}")
+        console.say(f"written to {write_evolution(opened)}")
         return
     quality = opened.quality(data_dir)
-    console.show_quality(quality, opened.title)
+    console.show_quality(quality, opened.title())
     with console.progress("drawing", opened.model.head.num_classes) as done:
-        written = atlas.write_atlas(opened.model, quality, run / "plots", opened.title, done)
+        written = write_atlas(opened, quality, done)
     for path in written:
         console.say(f"written to {path}")
 
 
-def explain(run: RunFolder, images: Annotated[tuple[Path, ...], tyro.conf.Positional], out: Path | None = None) -> None:
+def explain(
+    run: RunFolder,
+    images: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    out: Path | None = None,
+    device: str = "auto",
+) -> None:
     """Explain what the network sees in picture files: a decision card and its numbers (JSON) for each.
 
     Example: hitnet explain runs/mnist/hitnet-fast-s0 seven.png
@@ -224,15 +242,16 @@ def explain(run: RunFolder, images: Annotated[tuple[Path, ...], tyro.conf.Positi
         run: A run folder, a model folder or a safetensors file.
         images: PNG, JPEG, WebP, BMP or GIF files of any size and colour.
         out: Where the cards go; RUN/explanations if not given.
+        device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
-    from hitnet.files import home_of
-    from hitnet.interpret.cards import write_cards
-    from hitnet.training.reopen import load_drawing
+    from hitnet.runs.answer import write_cards
+    from hitnet.runs.reopen import load_drawing
+    from hitnet.runs.run import Run
 
     if not images:
         raise ValueError("there is nothing to explain; name picture files after the run folder")
-    cards = write_cards(load_drawing(run), images, out or home_of(run) / "explanations")
+    cards = write_cards(load_drawing(run, device), images, out or Run.around(run).explanations_folder)
     console.show_cards(cards)
     if any(card.error for card in cards):
         sys.exit(1)
@@ -248,6 +267,7 @@ def augment(
     preview: bool = False,
     seed: int = 0,
     data_dir: Path | None = None,
+    device: str = "auto",
 ) -> None:
     """Make new training images: the network deforms what it understood of each, and the details stay.
 
@@ -263,22 +283,23 @@ def augment(
         preview: Only draw the paper's figure, RUN/plots/hybrid.png.
         seed: Where everything random comes from.
         data_dir: Where data sets lie already.
+        device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
-    from hitnet.interpret import multiply
-    from hitnet.training.reopen import reopen
+    from hitnet.runs.augment import write_augmented, write_preview
+    from hitnet.runs.reopen import reopen_drawing
 
     if out is None and not preview:
         raise ValueError("say where the new images go with --out FOLDER, or look at some with --preview")
-    opened = reopen(run)
-    images = opened.data(data, data_dir)
+    opened = reopen_drawing(run, device)
+    images = opened.load_data(data, data_dir)
     for note in images.notes:
         console.say(f"note: {note}")
     if out is None or preview:
-        path = multiply.write_preview(opened.model, images, run / "plots", tweak, seed)
+        path = write_preview(opened.model, images, opened.run.plots_folder, tweak, seed)
     else:
         with console.progress("augmenting", len(images.train)) as done:
-            path = multiply.write_augmented(opened.model, images, out, per_image, tweak, seed, format, done)
+            path = write_augmented(opened.model, images, out, per_image, tweak, seed, format, done)
         console.say("train on them without --validation: what it holds out would have near copies among the rest")
     console.say(f"written to {path}")
 
@@ -322,12 +343,12 @@ def runs(folder: Annotated[Path, tyro.conf.Positional] = Path("runs")) -> None:
         folder: Where the run folders are.
     """
     from hitnet import console
-    from hitnet.training.run import find_runs
+    from hitnet.runs.run import find_runs
 
-    found = find_runs(folder)
-    if not found:
+    all_runs = find_runs(folder)
+    if not all_runs:
         raise FileNotFoundError(f"there are no runs in {folder}; make one with: hitnet train")
-    console.show_runs(found)
+    console.show_runs(all_runs)
 
 
 VERBS: dict[str, Callable[..., None]] = {

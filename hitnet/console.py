@@ -14,18 +14,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from hitnet.data import Dataset
 from hitnet.experiments.cost import gpu_hours
 from hitnet.experiments.reproduce import Listener
-from hitnet.experiments.runner import Progress as UnitProgress
+from hitnet.experiments.runner import Progress as TrialProgress
 from hitnet.experiments.tables import Table as ResultTable
-from hitnet.interpret.cards import Card
-from hitnet.interpret.predict import Prediction
-from hitnet.interpret.statistics import Quality
-from hitnet.model import Model
-from hitnet.training.calibration import Calibration
-from hitnet.training.run import Row, Run
-from hitnet.training.watcher import Watcher
+from hitnet.interpret.quality import Quality
+from hitnet.runs.answer import Card, Prediction
+from hitnet.runs.calibrate import Calibration
+from hitnet.runs.run import Run
+from hitnet.training.loop import Job
+from hitnet.training.watchers import Row, Watcher
 
 DAY = 24 * 60 * 60
 FEW_STEPS = 200  # a network that saw fewer batches than this has hardly learned anything
@@ -61,23 +59,28 @@ class TrainingView(Watcher):
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
-    def started(self, run: Run, data: Dataset, model: Model, epochs_done: int, batches: int) -> None:
+    def opened(self, folder: Path) -> None:
+        self.run = Run(folder)
+
+    def started(self, job: Job) -> None:
+        assert self.run is not None
+        settings, data, done, batches = job.settings, job.data, job.state.epoch, len(job.batches)
         channels, height, width = data.image_shape
-        training = run.config.train_images or len(data.train)
-        held_out = f" ({run.config.validation:.0%} of them for validation)" if run.config.validation else ""
+        training = settings.train_images or len(data.train)
+        held_out = f" ({settings.validation:.0%} of them for validation)" if settings.validation else ""
         say(
-            f"{model.config.name} on {data.name}: {training:,} training{held_out} and {len(data.test):,} test images, "
+            f"{settings.model} on {data.name}: {training:,} training{held_out} and {len(data.test):,} test images, "
             f"{data.num_classes} classes, {width}×{height}, {'grey' if channels == 1 else 'colour'}"
         )
         for note in data.notes:
             say(f"note: {note}")
-        self.run, self.epochs = run, run.config.epochs
+        self.epochs = settings.epochs
         total = self.epochs * batches
         if total < FEW_STEPS:
             say(f"note: {total} steps of training are few; try more --epochs or a smaller --batch-size")
-        say(f"run folder: {run.path}" + (f", going on after epoch {epochs_done}" if epochs_done else ""))
+        say(f"run folder: {self.run.path}" + (f", going on after epoch {done}" if done else ""))
         self.progress.start()
-        self.task = self.progress.add_task("training", total=total, completed=epochs_done * batches, rate="")
+        self.task = self.progress.add_task("training", total=total, completed=done * batches, rate="")
 
     def stepped(self, images: int, loss: float) -> None:
         if self.task is None:
@@ -96,7 +99,7 @@ class TrainingView(Watcher):
 
 def show_result(run: Run) -> None:
     """The end of a training run, and what to do next."""
-    result = run.result
+    result = run.read_result()
     test, kept = result["test"], result["kept_epoch"]
     table = _table(["", ""], "ll", f"{result['model']} on {result['data']}")
     table.show_header = False
@@ -106,16 +109,14 @@ def show_result(run: Run) -> None:
     _add(table, "parameters", f"{result['parameters']:,}")
     if result["decoder"]:
         _add(table, "decoder", result["decoder"])
-        found = Quality.from_json(result["quality"])
-        _add(table, "variation within classes explained (R²)", f"{found.r2:.2f}")
-        _add(table, "prototypes recognised as their class", f"{100 * found.prototypes_recognised:.0f} %")
-        _add(table, "random samples recognised", f"{100 * found.samples_recognised:.1f} %")
+        quality = Quality.from_json(result["quality"])
+        _add_quality(table, quality)
     _add(table, "run folder", str(run.path))
-    pictures = sorted((run.path / "plots").glob("*.png"))
+    pictures = sorted(run.plots_folder.glob("*.png"))
     _add(table, "pictures", f"{', '.join(path.name for path in pictures)} in its plots/")
     _show(table)
     if result["decoder"]:
-        show_components(found)
+        show_components(quality)
     folder = shlex.quote(str(run.path))
     say(f"next: hitnet predict {folder} PICTURE.png")
     if result["decoder"]:
@@ -138,37 +139,43 @@ def show_predictions(predictions: Sequence[Prediction], calibration: Calibration
     """One line a file; with a calibration also whether the answer is accepted."""
     extra = ["accepted"] if calibration else []
     table = _table(["file", "class", "score", "verdict", *extra, "note"], "llrll" + "l" * len(extra))
-    for found in predictions:
-        accepted = ["–" if found.accepted is None else "yes" if found.accepted else "no" for _ in extra]
-        if found.error is not None:
-            _add(table, found.file, "–", "–", "–", *accepted, f"not read: {found.error}")
+    for each in predictions:
+        accepted = ["–" if each.accepted is None else "yes" if each.accepted else "no" for _ in extra]
+        if each.error is not None:
+            _add(table, each.file, "–", "–", "–", *accepted, f"not read: {each.error}")
         else:
-            answer = (found.class_name or "–", f"{found.score:.3f}", found.verdict or "–")
-            _add(table, found.file, *answer, *accepted, found.note or "")
+            answer = (each.class_name or "–", f"{each.score:.3f}", each.verdict or "–")
+            _add(table, each.file, *answer, *accepted, each.note or "")
     _show(table)
     if calibration:
         say(f"accepted: images with {_promise(calibration)}")
 
 
-def show_calibration(found: Calibration) -> None:
+def show_calibration(calibration: Calibration) -> None:
     """What the threshold makes of the images it was chosen on and of those that had no say."""
-    for note in found.notes:
+    for note in calibration.notes:
         say(f"note: {note}")
     table = _table(["", "validation", "test"], "lrr")
-    parts = (found.validation, found.test)
+    parts = (calibration.validation, calibration.test)
     _add(table, "images", *(f"{part.images:,}" for part in parts))
     _add(table, "answered", *(f"{part.answered:,} ({100 * part.answered / part.images:.1f} %)" for part in parts))
     _add(table, "mistakes among the answers", *(f"{part.mistakes:,}" for part in parts))
     # Validation images chose the threshold, so they show no bound of their own: only what was wished.
-    _add(table, f"upper bound of their share ({_percent(found.confidence)})", "", f"{100 * found.test_bound:.3f} %")
+    _add(
+        table,
+        f"upper bound of their share ({_percent(calibration.confidence)})",
+        "",
+        f"{100 * calibration.test_bound:.3f} %",
+    )
     _show(table)
-    say(f"answered: images with {_promise(found)}")
+    say(f"answered: images with {_promise(calibration)}")
 
 
-def _promise(found: Calibration) -> str:
+def _promise(calibration: Calibration) -> str:
     return (
-        f"an outlier score up to {found.threshold:.4f}; at most {_percent(found.max_error)} of such answers are wrong, "
-        f"with {_percent(found.confidence)} confidence (chosen on {found.validation.images:,} validation images)"
+        f"an outlier score up to {calibration.threshold:.4f}; at most {_percent(calibration.max_error)} of such "
+        f"answers are wrong, with {_percent(calibration.confidence)} confidence "
+        f"(chosen on {calibration.validation.images:,} validation images)"
     )
 
 
@@ -184,27 +191,31 @@ def show_cards(cards: Sequence[Card]) -> None:
             say(f"  {card.path}" + (f"  ({card.note})" if card.note else ""))
 
 
-def show_quality(found: Quality, title: str) -> None:
+def show_quality(quality: Quality, title: str) -> None:
     """What the capsules explain, in all and component by component."""
     table = _table(["", ""], "lr", title)
     table.show_header = False
-    _add(table, "variation within classes explained (R²)", f"{found.r2:.3f}")
-    _add(table, "prototypes recognised as their class", f"{100 * found.prototypes_recognised:.0f} %")
-    _add(table, "random samples recognised", f"{100 * found.samples_recognised:.1f} %")
-    _add(table, "measured on test images", f"{found.images:,}")
+    _add_quality(table, quality)
+    _add(table, "measured on test images", f"{quality.images:,}")
     _show(table)
-    show_components(found)
+    show_components(quality)
 
 
-def show_components(found: Quality) -> None:
+def _add_quality(table: Table, quality: Quality) -> None:
+    _add(table, "variation within classes explained (R²)", f"{quality.r2:.2f}")
+    _add(table, "prototypes recognised as their class", f"{100 * quality.prototypes_recognised:.0f} %")
+    _add(table, "random samples recognised", f"{100 * quality.samples_recognised:.1f} %")
+
+
+def show_components(quality: Quality) -> None:
     """Each component by itself, the others at the centre; the most telling first."""
     table = _table(["component", "R² alone", "more than the prototype", "changes a pixel by up to"], "lrrr")
-    for feature in found.by_importance:
-        name = f"c{feature} (dead)" if feature in found.dead else f"c{feature}"
-        r2 = (f"{found.component_r2[feature]:.3f}", f"{found.component_gain[feature]:+.3f}")
-        _add(table, name, *r2, f"{100 * found.sweep_change[feature]:.0f} %")
+    for component in quality.by_importance:
+        name = f"c{component} (dead)" if component in quality.dead else f"c{component}"
+        r2 = (f"{quality.component_r2[component]:.3f}", f"{quality.component_gain[component]:+.3f}")
+        _add(table, name, *r2, f"{100 * quality.sweep_change[component]:.0f} %")
     _show(table)
-    say(f"dead components: {', '.join(f'c{feature}' for feature in found.dead) or 'none'}")
+    say(f"dead components: {', '.join(f'c{component}' for component in quality.dead) or 'none'}")
 
 
 @contextmanager
@@ -227,7 +238,7 @@ class ExperimentsView(Listener):
 
     def __init__(self) -> None:
         self.live = Live(console=console, refresh_per_second=2, transient=True) if console.is_terminal else None
-        self.states: dict[str, str] = {}
+        self.statuses: dict[str, str] = {}
 
     def __enter__(self) -> "ExperimentsView":
         return self
@@ -236,33 +247,33 @@ class ExperimentsView(Listener):
         if self.live is not None:
             self.live.stop()
 
-    def planned(self, all_progress: list[UnitProgress], seconds: float) -> None:
-        self.states = {unit.unit.title: unit.state for unit in all_progress}
-        done = sum(unit.state == "done" for unit in all_progress)
+    def planned(self, all_progress: list[TrialProgress], seconds: float) -> None:
+        self.statuses = {each.trial.title: each.status for each in all_progress}
+        done = sum(each.status == "done" for each in all_progress)
         if all_progress:
             words = f"{len(all_progress)} runs, {done} of them finished already"
             if done < len(all_progress):
                 words += f"; the others take about {_duration(seconds)} on two cores of a server"
             if seconds > DAY:
-                hours = gpu_hours([unit.unit for unit in all_progress if unit.state != "done"])
+                hours = gpu_hours([each.trial for each in all_progress if each.status != "done"])
                 words += f", {hours:,.0f} hours of a GPU (docs/reproduce.md)"
             say(words)
 
     def timing(self) -> None:
         say("taking the time of training steps")
 
-    def changed(self, all_progress: list[UnitProgress], seconds_left: float) -> None:
+    def changed(self, all_progress: list[TrialProgress], seconds_left: float) -> None:
         if self.live is not None:
             self.live.start()  # once; later calls change nothing
             self.live.update(_progress_table(all_progress, seconds_left, console.height - 6))
             return
-        done = sum(unit.state in ("done", "failed") for unit in all_progress)
-        for unit in all_progress:
-            title = unit.unit.title
-            if unit.state != self.states.get(title) and unit.state != "waiting":
+        done = sum(each.status in ("done", "failed") for each in all_progress)
+        for each in all_progress:
+            title = each.trial.title
+            if each.status != self.statuses.get(title) and each.status != "waiting":
                 tail = f"; {done} of {len(all_progress)} runs, about {_duration(seconds_left)} left"
-                say(f"{title}: {_words(unit)}{tail}")
-            self.states[title] = unit.state
+                say(f"{title}: {_words(each)}{tail}")
+            self.statuses[title] = each.status
 
     def writing(self) -> None:
         if self.live is not None:
@@ -280,35 +291,37 @@ class ExperimentsView(Listener):
         say(f"written to {path}")
 
 
-def _progress_table(all_progress: Sequence[UnitProgress], seconds_left: float, most: int) -> Table:
+def _progress_table(all_progress: Sequence[TrialProgress], seconds_left: float, most: int) -> Table:
     """What runs comes first, then what ended last, then what waits; what does not fit is counted."""
-    counts = Counter(unit.state for unit in all_progress)
-    title = ", ".join(f"{counts[state]} {state}" for state in ("done", "running", "waiting", "failed") if counts[state])
-    table = _table(["run", "epoch", "test error, %", "state"], "lrrl", f"{title}; {_duration(seconds_left)} left")
+    counts = Counter(each.status for each in all_progress)
+    title = ", ".join(
+        f"{counts[status]} {status}" for status in ("done", "running", "waiting", "failed") if counts[status]
+    )
+    table = _table(["run", "epoch", "test error, %", "status"], "lrrl", f"{title}; {_duration(seconds_left)} left")
     for column in table.columns[1:]:
         column.no_wrap = True
     order = ("running", "failed", "done", "waiting")
-    ranked = sorted(all_progress, key=lambda unit: (order.index(unit.state), -unit.ended))
+    ranked = sorted(all_progress, key=lambda each: (order.index(each.status), -each.ended))
     shown = ranked if len(ranked) <= most else ranked[: most - 1]  # the last line counts the rest
-    for unit in shown:
-        error = "–" if unit.error is None else f"{unit.error:.2f}"
+    for each in shown:
+        error = "–" if each.error is None else f"{each.error:.2f}"
         # A run is one line, whatever its name: so many fit.
-        name = Text(unit.unit.title, no_wrap=True, overflow="ellipsis")
-        table.add_row(name, f"{unit.epochs}/{unit.unit.config.epochs}", error, unit.state)
+        name = Text(each.trial.title, no_wrap=True, overflow="ellipsis")
+        table.add_row(name, f"{each.epochs}/{each.trial.settings.epochs}", error, each.status)
     if len(ranked) > len(shown):
         _add(table, f"… and {len(ranked) - len(shown)} more", "", "", "")
     return table
 
 
-def _words(unit: UnitProgress) -> str:
-    if unit.state == "running":
-        return f"going on after epoch {unit.epochs}" if unit.epochs else "begins"
-    return f"done, test error {unit.error:.2f} %" if unit.state == "done" else f"failed, {unit.problem}"
+def _words(each: TrialProgress) -> str:
+    if each.status == "running":
+        return f"going on after epoch {each.epochs}" if each.epochs else "begins"
+    return f"done, test error {each.error:.2f} %" if each.status == "done" else f"failed, {each.problem}"
 
 
 def show_runs(runs: Sequence[Run]) -> None:
     """One line a run; one that cannot be read does not hide the others."""
-    table = _table(["run", "epochs", "test error, %", "state"], "lrrl")
+    table = _table(["run", "epochs", "test error, %", "status"], "lrrl")
     for run in runs:
         try:
             _add(table, str(run.path), *_outcome(run))
@@ -318,11 +331,12 @@ def show_runs(runs: Sequence[Run]) -> None:
 
 
 def _outcome(run: Run) -> tuple[str, str, str]:
-    """(epochs, test error, state)."""
+    """(epochs, test error, status)."""
     if run.is_finished:
-        return str(run.result["epochs"]), f"{run.result['test']['error']:.2f}", "finished"
-    rows = run.metrics if (run.path / "metrics.csv").is_file() else []
-    return f"{len(rows)}/{run.config.epochs}", f"{rows[-1]['test_error']:.2f}" if rows else "–", "unfinished"
+        result = run.read_result()
+        return str(result["epochs"]), f"{result['test']['error']:.2f}", "finished"
+    rows = run.read_metrics()
+    return f"{len(rows)}/{run.read_settings().epochs}", f"{rows[-1]['test_error']:.2f}" if rows else "–", "unfinished"
 
 
 def _duration(seconds: float) -> str:

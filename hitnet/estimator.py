@@ -10,30 +10,26 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
-from hitnet.config import ImageShape, checked_shape
+from hitnet.core.model import Model, build, find_recipe
+from hitnet.core.transplant import with_hit_or_miss
 from hitnet.data import channels_first, stratified_split
-from hitnet.heads import HitOrMissHead
+from hitnet.errors import require
 from hitnet.interpret.prototypes import prototypes
-from hitnet.model import Model, build, find_recipe
+from hitnet.settings import ImageShape, RunSettings, TrainConfig, checked_shape
 from hitnet.training import memory
-from hitnet.training.config import TrainConfig
 from hitnet.training.devices import choose_device
 from hitnet.training.state import make_optimizer
-from hitnet.transplant import with_hit_or_miss
 
-try:
-    from scipy.optimize import minimize_scalar
-    from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-    from sklearn.preprocessing import StandardScaler
-    from sklearn.utils import check_random_state
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise ImportError(
-        f"HitNetClassifier needs scikit-learn ({error}); install: pip install 'hitnet[sklearn]'"
-    ) from error
+require("HitNetClassifier", ["sklearn"], "sklearn")
+
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils import check_random_state  # noqa: E402
+from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
+from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
 
 Array = npt.NDArray[Any]
 
@@ -228,26 +224,27 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         self.scaler_ = StandardScaler().set_output(transform="default") if self.image_shape_ is None else None
         self.optimizer_ = make_optimizer(net, settings.learning_rate)
 
-    def _settings(self, **others: Any) -> TrainConfig:
+    def _settings(self, **others: Any) -> RunSettings:
         """This classifier's parameters as those of a run, which checks them; every time with a new seed."""
-        if find_recipe(self.model).head is not HitOrMissHead:
+        if not find_recipe(self.model).head.has_hit_zone:
             raise ValueError(f"model must be a network with Hit-or-Miss, got {self.model!r}; try 'hitnet-fast'")
         if self.image_shape_ is None and (self.shift or self.model != "hitnet-fast"):
             raise ValueError(
                 f"model and shift are for images, got model={self.model!r}, shift={self.shift} and plain features; "
                 "give image_shape, or leave them out"
             )
-        return TrainConfig(
+        config = TrainConfig(
             model=self.model,
             shift=self.shift,
             capsule_dim=self.capsule_dim,
             width=self.width,
-            learning_rate=self.learning_rate,  # type: ignore[arg-type] # None is the network's own
+            learning_rate=self.learning_rate,
             batch_size=self.batch_size,
             validation=self.validation,
             seed=self._random.randint(2**31 - 1),
             **others,
         )
+        return config.resolve()
 
     def _indices(self, y: Array) -> Tensor:
         """Labels as class indices: (N,)."""
@@ -255,7 +252,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"the classes are {self.classes_.tolist()}, got also {strange}; begin with all classes")
         return torch.from_numpy(np.searchsorted(self.classes_, y))
 
-    def _learn(self, inputs: Tensor, labels: Tensor, settings: TrainConfig) -> None:
+    def _learn(self, inputs: Tensor, labels: Tensor, settings: RunSettings) -> None:
         if self.scaler_ is not None:
             self.scaler_.partial_fit(inputs.numpy())
         memory.fit(self.net_, self.optimizer_, self._scaled(inputs), labels, settings)
@@ -266,8 +263,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
 
     def _capsules(self, inputs: Tensor) -> Tensor:
         """(N, …) -> (N, classes, dims)."""
-        device = next(self.net_.parameters()).device
-        return self.net_.all_capsules(self._scaled(inputs).to(device)).cpu()
+        return self.net_.all_capsules(self._scaled(inputs).to(self.net_.device)).cpu()
 
     def _distances(self, inputs: Tensor) -> Tensor:
         """How far the capsule of each class lands from the centre: (N, …) -> (N, classes)."""
@@ -307,7 +303,7 @@ def in_words(image_shape: ImageShape | None) -> str:
     return "plain features" if image_shape is None else f"images of shape {image_shape}"
 
 
-def make_net(settings: TrainConfig, image_shape: ImageShape | None, features: int, names: tuple[str, ...]) -> Model:
+def make_net(settings: RunSettings, image_shape: ImageShape | None, features: int, names: tuple[str, ...]) -> Model:
     config = settings.model_config(image_shape, names)
     if image_shape is not None:
         return build(config)

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 import hitnet
-from hitnet.checkpoint import write_tensors
-from hitnet.files import home_of, write_bytes, write_text
-from hitnet.heads import HitOrMissHead
-from hitnet.layer import HitOrMiss
-from hitnet.model import Model, load
-from hitnet.training.calibration import read_calibration
+from hitnet.core.checkpoint import write_tensors
+from hitnet.core.model import Model, load
+from hitnet.errors import require
+from hitnet.files import write_bytes, write_text
+from hitnet.runs.calibrate import read_calibration
+from hitnet.runs.run import Run
 
 TOLERANCE = 1e-4
 BATCHES = (1, 2, 5)  # what every exported graph is tried with; it was made with two images
@@ -41,7 +40,7 @@ def export_html(run: Path, out: Path | None = None) -> Path:
     """One self-contained page with the run's prototypes and sliders: RUN/explorer.html if no other place is given."""
     from hitnet.web.page import static_page
 
-    out = run / "explorer.html" if out is None else out
+    out = Run.around(run).path / "explorer.html" if out is None else out
     write_text(out, static_page(run))
     return out
 
@@ -49,21 +48,20 @@ def export_html(run: Path, out: Path | None = None) -> Path:
 def export_safetensors(run: Path, out: Path | None = None) -> Path:
     """The model as one file that `hitnet.load` reads, its configuration in the metadata: RUN/network.safetensors."""
     model = load(run)
-    out = home_of(run) / "network.safetensors" if out is None else out
+    out = Run.around(run).path / "network.safetensors" if out is None else out
     write_tensors(out, model.state_dict(), {"config": json.dumps(asdict(model.config)), **describe(model, run)})
     return out
 
 
 def export_onnx(run: Path, out: Path | None = None) -> list[Path]:
     """OUT/classifier.onnx and, for networks that draw, OUT/decoder.onnx; RUN/onnx if no other place is given."""
-    if missing := [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]:
-        raise RuntimeError(f"exporting to ONNX needs {', '.join(missing)}; install: pip install 'hitnet[onnx]'")
-    return _export(run, home_of(run) / "onnx" if out is None else out, ".onnx", _to_onnx, _open_onnx)
+    require("exporting to ONNX", ["onnx", "onnxscript", "onnxruntime"], "onnx")
+    return _export(run, Run.around(run).path / "onnx" if out is None else out, ".onnx", _to_onnx, _open_onnx)
 
 
 def export_pt2(run: Path, out: Path | None = None) -> list[Path]:
     """The same as torch.export's programs, OUT/classifier.pt2 and OUT/decoder.pt2; RUN/pt2 if no place is given."""
-    return _export(run, home_of(run) / "pt2" if out is None else out, ".pt2", _to_pt2, _open_pt2)
+    return _export(run, Run.around(run).path / "pt2" if out is None else out, ".pt2", _to_pt2, _open_pt2)
 
 
 class Classifier(nn.Module):
@@ -99,7 +97,7 @@ def describe(model: Model, run: Path) -> dict[str, str]:
         "image_shape": json.dumps(config.image_shape),
         "decision": model.head.decision,
     }
-    if isinstance(model.head, HitOrMissHead):
+    if model.head.has_hit_zone:
         facts |= {"hit_radius": str(config.hit_radius), "miss_radius": str(config.miss_radius)}
     if model.decoder is not None:
         facts["decoder"] = type(model.decoder).__name__
@@ -117,8 +115,9 @@ def _export(
 ) -> list[Path]:
     """Both parts in one format. Nothing is written before all of it was read again and answers as the model does."""
     model = load(run)
-    score = "distances" if isinstance(model.head.layer, HitOrMiss) else "scores"
-    parts: dict[str, tuple[nn.Module, list[str]]] = {"classifier": (Classifier(model), [score, "capsules"])}
+    parts: dict[str, tuple[nn.Module, list[str]]] = {
+        "classifier": (Classifier(model), [model.head.score_name, "capsules"])
+    }
     if model.decoder is not None:
         parts["decoder"] = (Drawer(model.decoder), ["image"])
     files = {}
@@ -195,7 +194,7 @@ def _open_onnx(content: bytes) -> Answer:
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
 
     def answer(**inputs: Tensor) -> list[Tensor]:
-        return [torch.from_numpy(found) for found in session.run(None, {k: v.numpy() for k, v in inputs.items()})]
+        return [torch.from_numpy(output) for output in session.run(None, {k: v.numpy() for k, v in inputs.items()})]
 
     return answer
 

@@ -3,12 +3,11 @@
 import json
 import os
 import secrets
-from numbers import Integral, Real
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
-
-Settings = TypeVar("Settings")
+from typing import Any
 
 LEFTOVERS = ".*.part"
 
@@ -32,12 +31,30 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise
 
 
-def home_of(source: Path) -> Path:
-    """Where what is made of a run or a model goes, be it a folder or one file."""
-    return source if source.is_dir() else source.parent
+@contextmanager
+def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A folder to fill beside its place, to which it is renamed when the block ends well: it is whole or not there."""
+    beside = path.with_name(f".{path.name}.part")
+    shutil.rmtree(beside, ignore_errors=True)
+    if replace and path.is_dir():
+        # Renamed first: a kill while it is being removed leaves no half folder.
+        path.rename(beside)
+        shutil.rmtree(beside)
+    try:
+        beside.mkdir(parents=True)
+        yield beside
+        beside.rename(path)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
 
 
-def sweep(folder: Path) -> None:
+def is_leftover(path: Path) -> bool:
+    """Whether a file or folder was left half-written by a killed process."""
+    return path.match(LEFTOVERS)
+
+
+def remove_leftovers(folder: Path) -> None:
     """Remove what a killed process left half-written in a folder and below."""
     for leftover in folder.rglob(LEFTOVERS):
         leftover.unlink(missing_ok=True)
@@ -66,53 +83,3 @@ def parse_json(text: str | bytes, source: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{source} must hold an object, got {type(content).__name__}; it is not a file of HitNet")
     return content
-
-
-def read_settings(path: Path, kind: type[Settings]) -> Settings:
-    """A dataclass from the JSON that `write_json` made of it; a field of another name or type is an error."""
-    return revive_settings(read_json(path), kind, path)
-
-
-def revive_settings(content: dict[str, Any], kind: type[Settings], source: Path) -> Settings:
-    """A dataclass from its JSON object; `source` is the file that is named where it is wrong."""
-    hints = get_type_hints(kind)
-    if unknown := sorted(content.keys() - hints.keys()):
-        raise ValueError(
-            f"{source} has no valid {kind.__name__}: there is no {', '.join(unknown)}; "
-            f"the fields are {', '.join(hints)}"
-        )
-    values = {name: _revive(value, hints[name]) for name, value in content.items()}
-    try:
-        check_types(values, hints)
-        return kind(**values)
-    except ValueError as error:
-        raise ValueError(f"{source} has no valid {kind.__name__}: {error}") from None
-
-
-def check_types(values: dict[str, Any], hints: dict[str, Any]) -> None:
-    """Refuse a value that is not what its field's type hint says."""
-    for name, value in values.items():
-        if not _fits(value, hints[name]):
-            expected = hints[name].__name__ if isinstance(hints[name], type) else hints[name]
-            raise ValueError(f"{name} must be {str(expected).replace('typing.', '')}, got {value!r}")
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of such a type; numpy's numbers are as good as Python's."""
-    origin, parts = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        return any(_fits(value, part) for part in parts)
-    if origin is Literal:
-        return value in parts
-    if origin is tuple:
-        return isinstance(value, tuple) and all(_fits(item, parts[0]) for item in value)
-    if isinstance(value, bool):
-        return hint is bool
-    return isinstance(value, {int: Integral, float: Real}.get(hint, hint))
-
-
-def _revive(value: Any, hint: Any) -> Any:
-    """What JSON does not know: tuples and paths."""
-    if isinstance(value, list):
-        return tuple(value)
-    return Path(value) if isinstance(value, str) and Path in (hint, *get_args(hint)) else value

@@ -12,18 +12,16 @@ import json
 import re
 import tempfile
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hitnet
-from hitnet.checkpoint import CONFIG, WEIGHTS
+from hitnet.core.checkpoint import CONFIG, WEIGHTS
+from hitnet.core.model import Model, load
+from hitnet.errors import require
 from hitnet.files import write_json, write_text
-from hitnet.heads import HitOrMissHead, N1Head, SoftmaxHead
-from hitnet.model import Model, load
-from hitnet.training.calibration import FILE as CALIBRATION
-from hitnet.training.calibration import Calibration, read_calibration
-from hitnet.training.run import Run
+from hitnet.runs.calibrate import Calibration, read_calibration
+from hitnet.runs.run import Run
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -41,15 +39,15 @@ def save_pretrained(source: Model | str | Path, save_directory: str | Path) -> P
     model, result, calibration = _opened(source)
     folder = Path(save_directory)
     model.save(folder)
-    pictured = model.decoder is not None and isinstance(model.head, HitOrMissHead)
+    pictured = model.decoder is not None and model.head.has_hit_zone
     if pictured:
         _draw_prototypes(model, folder / PICTURE)
     else:
         (folder / PICTURE).unlink(missing_ok=True)  # it would show what another network learned
     if calibration is not None:
-        write_json(folder / CALIBRATION, asdict(calibration))
+        write_json(Run(folder).calibration_file, asdict(calibration))
     else:
-        (folder / CALIBRATION).unlink(missing_ok=True)
+        Run(folder).calibration_file.unlink(missing_ok=True)
     card = folder / CARD
     if not card.exists() or _is_generated(card):
         write_text(card, _former_card(source) or model_card(model, result, calibration, pictured))
@@ -126,7 +124,7 @@ def push_to_hub(
             revision=branch,
             create_pr=create_pr,
             ignore_patterns=[CARD] if stays else None,
-            delete_patterns=[PICTURE, CALIBRATION],  # a former network's, where this one has none
+            delete_patterns=[PICTURE, Run(folder).calibration_file.name],  # a former network's, where this one has none
         )
     return commit.commit_url
 
@@ -198,7 +196,7 @@ def _facts(model: Model, result: dict[str, Any] | None, calibration: Calibration
         ("decision", f"the class with the {model.head.decision} score"),
         ("parameters", f"{sum(parameter.numel() for parameter in model.parameters()):,}"),
     ]
-    if isinstance(model.head, HitOrMissHead):
+    if model.head.has_hit_zone:
         radii = f"a class is hit within {model.config.hit_radius:g} of its centre, missed beyond "
         facts.append(("score", f"distance to the centre; {radii}{model.config.miss_radius:g}"))
     if model.decoder is not None:
@@ -226,9 +224,9 @@ def _table(facts: list[tuple[str, str]]) -> str:
 def _tags(model: Model, pictured: bool) -> list[str]:
     """What people who search for such a network may have asked for."""
     tags = ["hitnet"]
-    if isinstance(model.head, HitOrMissHead):
+    if model.head.has_hit_zone:
         tags.append("hit-or-miss")
-    if not isinstance(model.head, (N1Head, SoftmaxHead)):
+    if model.head.has_capsules:
         tags.append("capsule-network")
     return [*tags, "prototypes", "interpretability"] if pictured else tags
 
@@ -266,9 +264,8 @@ def _opened(source: Model | str | Path) -> tuple[Model, dict[str, Any] | None, C
     if isinstance(source, Model):
         return source, None, None
     run = Run(Path(source))
-    return load(source), run.result if run.is_finished else None, read_calibration(run.path)
+    return load(source), run.read_result() if run.is_finished else None, read_calibration(run.path)
 
 
 def _require_hub() -> None:
-    if find_spec("huggingface_hub") is None:
-        raise RuntimeError("the model hub needs huggingface_hub; install: pip install 'hitnet[hub]'")
+    require("the model hub", ["huggingface_hub"], "hub")

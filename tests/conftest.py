@@ -14,9 +14,11 @@ from PIL import Image
 from torch import Tensor
 
 from hitnet import cli
-from hitnet.model import Model, create_model
+from hitnet.core.model import Model, create_model
 
 torch.set_num_threads(1)
+
+pytest_plugins = ["support.ladder", "support.tiny"]
 
 ROOT = Path(__file__).parent.parent
 # What a page shows in a fence of sh or python is run; an indented command is only shown.

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from hitnet import cli, files
-from hitnet.training.run import Run
+from hitnet.runs.run import Run
 
 CLASSES = ("cat", "dog", "[old] fox")
 
@@ -97,7 +97,7 @@ def test_eval_prints_a_table_of_the_classes_and_writes_json(hitnet, at_home: Hom
     assert f"{content['mistakes']} mistakes in 9 images: {content['error']:.2f} % error" in answer.out
     assert all(f"│ {name} " in answer.out for name in CLASSES), "also a name in square brackets"
     assert [row["class"] for row in content["per_class"]] == ["[old] fox", "cat", "dog"]
-    assert content["error"] == Run(at_home.run).result["test"]["error"]
+    assert content["error"] == Run(at_home.run).read_result()["test"]["error"]
     assert "split into 36 training and 9 test images" in answer.out
 
 
@@ -154,7 +154,7 @@ def test_runs_lists_finished_unfinished_and_damaged_runs(hitnet, at_home: Home, 
     [
         (["trian"], "there is no verb 'trian'; did you mean 'train'"),
         (["train", "--epoch", "3"], "--epochs"),
-        (["train", "--data", "mnst"], "did you mean mnist"),
+        (["train", "--data", "mnst"], "did you mean 'mnist'"),
         (["train", "--data", "my pets", "--model", "lenet5hom"], "did you mean 'lenet5-hom'"),
         (["train", "--schedule", "decya"], "decay"),
         (["train", "--epochs", "0"], "epochs must be at least 1, got 0"),
@@ -185,7 +185,7 @@ def test_overwrite_replaces_a_run(hitnet, at_home: Home, tmp_path: Path):
     answer = hitnet(*command, 2, "--overwrite")
     assert answer.code == 0
     run = Run(tmp_path / "my pets" / "lenet5-hom-s0")
-    assert run.result["epochs"] == len(run.metrics) == 2
+    assert run.read_result()["epochs"] == len(run.read_metrics()) == 2
 
 
 def test_a_full_disk_while_training_says_how_to_go_on(hitnet, at_home: Home, tmp_path: Path, monkeypatch):

@@ -19,8 +19,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hitnet
 from hitnet import HitNetClassifier
+from hitnet.core.model import evaluating
 from hitnet.estimator import best_temperature, split
-from hitnet.model import evaluating
 
 CORNERS = np.array(["left", "middle", "right"])
 

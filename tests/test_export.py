@@ -13,12 +13,12 @@ import pytest
 import torch
 
 import hitnet
-from hitnet import export
-from hitnet.checkpoint import read_tensors, write_tensors
+from hitnet import errors, export
+from hitnet.core.checkpoint import read_tensors, write_tensors
+from hitnet.core.model import Model, create_model
 from hitnet.files import write_json
 from hitnet.interpret.prototypes import prototypes
-from hitnet.model import Model, create_model
-from hitnet.training.calibration import Answers, Calibration
+from hitnet.runs.calibrate import Answers, Calibration
 
 CLASSES = ("ant", "bee", "<cow> é")
 # Every kind of capsule and of decoder, grey and in colour. Exporting to ONNX takes seconds, so not every network.
@@ -90,7 +90,7 @@ def test_large_convolutions_are_plain_ones_in_the_graph(exported: Exported):
     kinds = [node.op_type for node in onnx.load(exported("hitnet")[0][0]).graph.node]
     assert kinds.count("Conv") == 2
     model = create_model("hitnet", width=64).eval()
-    model.encoder.conv2.spectral = True
+    model.encoder.conv2.winograd = True
     graph = export._trace(export.Classifier(model), {"image": torch.rand(2, 1, 28, 28)}).graph
     calls = [str(node.target) for node in graph.nodes if node.op == "call_function"]
     assert calls.count("aten.conv2d.default") == 2
@@ -189,7 +189,7 @@ def test_a_file_that_answers_otherwise_is_not_written(tmp_path: Path, monkeypatc
 
 
 def test_missing_packages_are_named_with_the_extra(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(export, "find_spec", lambda name: None if name == "onnxruntime" else object())
+    monkeypatch.setattr(errors, "find_spec", lambda name: None if name == "onnxruntime" else object())
     with pytest.raises(RuntimeError, match=r"needs onnxruntime; install: pip install 'hitnet\[onnx\]'"):
         export.export_onnx(tmp_path)
 

@@ -15,11 +15,11 @@ from huggingface_hub import ModelCard
 from PIL import Image
 
 import hitnet
-from hitnet import hub
+from hitnet import errors
 from hitnet.files import write_json
-from hitnet.training.calibration import Answers, Calibration, read_calibration
-from hitnet.training.config import TrainConfig
-from hitnet.training.loop import train
+from hitnet.runs.calibrate import Answers, Calibration, read_calibration
+from hitnet.runs.train import train
+from hitnet.settings import TrainConfig
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def fake_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHub:
     return fake
 
 
-def same(first: hitnet.model.Model, second: hitnet.model.Model) -> bool:
+def same(first: hitnet.core.model.Model, second: hitnet.core.model.Model) -> bool:
     weights = second.state_dict()
     return first.config == second.config and all(weights[name].equal(w) for name, w in first.state_dict().items())
 
@@ -103,7 +103,7 @@ def test_the_hub_reads_the_test_error_from_the_card(run: Path, tmp_path: Path):
     card = ModelCard.load(hitnet.save_pretrained(run, tmp_path / "digits") / "README.md")
     assert (card.data.library_name, card.data.pipeline_tag) == ("hitnet", "image-classification")
     (found,) = card.data.eval_results
-    test = hitnet.training.run.Run(run).result["test"]
+    test = hitnet.runs.run.Run(run).read_result()["test"]
     assert found.metric_type == "accuracy"
     assert found.metric_value == pytest.approx(1 - test["mistakes"] / test["images"])
     assert found.dataset_name == "mnist-mini"
@@ -272,7 +272,7 @@ def test_somebody_elses_model_is_refused(tmp_path: Path):
 
 
 def test_a_missing_library_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(hub, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     with pytest.raises(RuntimeError, match=r"needs huggingface_hub; install: pip install 'hitnet\[hub\]'"):
         hitnet.from_pretrained("me/digits")
 

@@ -33,7 +33,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_importing_the_package_does_not_wait_for_torch():
-    code = "import sys, hitnet, hitnet.config; assert 'torch' not in sys.modules, 'torch was imported'"
+    code = "import sys, hitnet, hitnet.settings; assert 'torch' not in sys.modules, 'torch was imported'"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
@@ -42,7 +42,15 @@ def test_the_version_is_the_installed_one():
 
 
 @pytest.mark.parametrize(
-    "name", ["hitnet", "hitnet.layer", "hitnet.loss", "hitnet.model", "hitnet.transplant", "hitnet.estimator"]
+    "name",
+    [
+        "hitnet",
+        "hitnet.core.layer",
+        "hitnet.core.loss",
+        "hitnet.core.model",
+        "hitnet.core.transplant",
+        "hitnet.estimator",
+    ],
 )
 def test_examples_in_docstrings_are_true(name):
     result = doctest.testmod(importlib.import_module(name))
@@ -51,5 +59,5 @@ def test_examples_in_docstrings_are_true(name):
 
 def test_there_are_examples_to_run():
     finder = doctest.DocTestFinder()
-    for name in ["hitnet", "hitnet.layer", "hitnet.model", "hitnet.transplant"]:
+    for name in ["hitnet", "hitnet.core.layer", "hitnet.core.model", "hitnet.core.transplant"]:
         assert any(found.examples for found in finder.find(importlib.import_module(name))), name

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample, pad
 
-from hitnet.data.augment import shift
+from hitnet.data.variation import shift
 
 FRAME = 40
 CANVAS = 64  # room for any deformed digit before it is placed

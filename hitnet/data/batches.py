@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from hitnet.data.augment import draw_coins, draw_offsets, mirror, move
 from hitnet.data.dataset import ImageSet
+from hitnet.data.variation import Variation, to_float
 
 
 class Batches:
     """Iterate over one epoch: float32 images in [0, 1] (batch, channels, height, width) and int64 labels (batch,).
 
-    With a `generator` each iteration is a freshly shuffled and augmented training epoch; without one the images come
-    in order and as they are, for evaluation. `batch_size` is the global one: every rank draws the same order and the
+    With a `generator` each iteration is a freshly shuffled and varied training epoch; without one the images come in
+    order and as they are, for evaluation. `batch_size` is the global one: every rank chooses the same order and the
     same shifts and takes its slice of each batch, so 2 ranks of 64 see together what one process of 128 sees.
 
     Training gives every rank at least 2 images (batch statistics of one mean nothing): a last batch too small for that
@@ -27,21 +27,20 @@ class Batches:
         data: ImageSet,
         batch_size: int,
         *,
-        shift: int = 0,
-        flip: bool = False,
+        variation: Variation | None = None,
         generator: torch.Generator | None = None,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
         if not 0 <= rank < world_size:
             raise ValueError(f"rank must lie in 0..{world_size - 1}, got {rank}")
-        if generator is None and (shift or flip):
-            raise ValueError("shift and flip are random and need a generator; leave them out for evaluation")
+        if generator is None and variation is not None:
+            raise ValueError("variation is random and needs a generator; leave it out for evaluation")
         least = 1 if generator is None else 2 * world_size
         if min(batch_size, len(data)) < least:
             got = f"batch_size {batch_size} and {len(data)} images"
             raise ValueError(f"{world_size} process(es) need batches of at least {least} images, got {got}")
-        self.data, self.shift, self.flip, self.generator = data, shift, flip, generator
+        self.data, self.variation, self.generator, self.rank = data, variation or Variation(), generator, rank
         self.spans = _spans(len(data), batch_size, least, rank, world_size)
 
     def __len__(self) -> int:
@@ -53,24 +52,14 @@ class Batches:
             for start, stop in self.spans:
                 yield to_float(images[start:stop]), labels[start:stop]
             return
-        # Drawn for the whole epoch at once: one copy to the device, and the same for any number of ranks.
         count, device = len(self.data), images.device
         order = torch.randperm(count, generator=self.generator, device=self.generator.device).to(device)
-        offsets = draw_offsets(count, self.shift, self.generator).to(device) if self.shift else None
-        coins = draw_coins(count, self.generator).to(device) if self.flip else None
+        choices = self.variation.choose(count, self.generator, device)
         for start, stop in self.spans:
             chosen = order[start:stop]
-            batch = images[chosen]
-            if offsets is not None:
-                batch = move(batch, offsets[start:stop], self.shift)
-            if coins is not None:
-                batch = mirror(batch, coins[start:stop])
-            yield to_float(batch), labels[chosen]
-
-
-def to_float(images: Tensor) -> Tensor:
-    """Bytes 0..255 as float32 in [0, 1], exactly x/255: any shape -> same."""
-    return images.float().div_(255)
+            part = choices.of(start, stop)
+            varied = self.variation.apply(images[chosen], labels[chosen], part, self.generator, self.rank)
+            yield varied, labels[chosen]
 
 
 def _spans(count: int, batch_size: int, least: int, rank: int, world_size: int) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from hitnet.data.dataset import Dataset, ImageSet
 from hitnet.data.picture import SUFFIXES, decode, picture_size
-from hitnet.data.split import draw_test_part
+from hitnet.data.split import split_off_test
 
 LARGEST_KEPT = 128  # pictures of one size are kept as they are up to this side
 DEFAULT_SIDES = (28, 64)  # others become squares of their median side, within these bounds
@@ -62,7 +62,7 @@ def load_folder(
         if lonely and test_fraction is not None:
             few = ", ".join(lonely)
             raise ValueError(f"{root}: a split needs at least 2 pictures of each class, got one of {few}; add some")
-        train, test = draw_test_part(labels, test_fraction, split_seed, notes)
+        train, test = split_off_test(labels, test_fraction, split_seed, notes)
     whole = ImageSet(images, labels)
     return Dataset(root.resolve().name, whole.subset(train), whole.subset(test), tuple(names), tuple(notes))
 

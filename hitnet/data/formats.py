@@ -138,10 +138,8 @@ def _read_affnist_struct(source: Path | io.BytesIO, name: str) -> ImageSet:
 
 
 def _load_mat(source: Path | io.BytesIO, name: str, needs: Sequence[str]) -> dict[str, Any]:
-    try:
-        from scipy.io import loadmat
-    except ImportError as error:
-        raise RuntimeError(f"reading {name} needs scipy; install: pip install 'hitnet[mat]'") from error
+    from scipy.io import loadmat  # slow to load, and most data sets need none of it
+
     try:
         content: dict[str, Any] = loadmat(source, variable_names=list(needs))
     except Exception as error:  # scipy lets whatever a broken file provokes through

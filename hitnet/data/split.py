@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hitnet.data.dataset import ImageSet
+
 
 def stratified_split(labels: Tensor, fraction: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Indices kept and indices held out: (count,) labels -> (kept,), (held,), both in ascending order.
@@ -19,10 +21,10 @@ def stratified_split(labels: Tensor, fraction: float, generator: torch.Generator
     if (lonely := classes[counts < 2]).numel():
         raise ValueError(f"a split needs at least 2 images of each class; labels {lonely.tolist()} have only one")
     held = _allot(counts, round(fraction * len(labels)), at_most=counts - 1)
-    return _draw(labels, held, generator)
+    return _choose(labels, held, generator)
 
 
-def draw_test_part(labels: Tensor, fraction: float | None, seed: int, notes: list[str]) -> tuple[Tensor, Tensor]:
+def split_off_test(labels: Tensor, fraction: float | None, seed: int, notes: list[str]) -> tuple[Tensor, Tensor]:
     """Indices of training and test images where there is no test part; without a `fraction` all of them are both."""
     if fraction is None:
         notes.append(f"there is no test part: all {len(labels)} images are taken")
@@ -38,7 +40,20 @@ def stratified_subset(labels: Tensor, count: int, generator: torch.Generator) ->
     counts = labels.unique(return_counts=True)[1]
     if not len(counts) <= count <= len(labels):
         raise ValueError(f"count must lie between the {len(counts)} classes and the {len(labels)} images, got {count}")
-    return _draw(labels, _allot(counts, count, at_most=counts), generator)[1]
+    return _choose(labels, _allot(counts, count, at_most=counts), generator)[1]
+
+
+def split_training(
+    images: ImageSet, *, count: int | None, validation: float, seed: int
+) -> tuple[ImageSet, ImageSet | None]:
+    """(training images, validation images), both seeded and with all classes; of `count` images if that is given."""
+    generator = torch.Generator().manual_seed(seed)
+    if count is not None:
+        images = images.subset(stratified_subset(images.labels, count, generator))
+    if not validation:
+        return images, None
+    kept, held_out = stratified_split(images.labels, validation, generator)
+    return images.subset(kept), images.subset(held_out)
 
 
 def _allot(counts: Tensor, total: int, at_most: Tensor) -> Tensor:
@@ -55,7 +70,7 @@ def _allot(counts: Tensor, total: int, at_most: Tensor) -> Tensor:
     return share
 
 
-def _draw(labels: Tensor, share: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _choose(labels: Tensor, share: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """`share` random images of each class: -> (indices left, indices drawn), ascending."""
     _, group, counts = labels.unique(return_inverse=True, return_counts=True)
     shuffled = torch.randperm(len(labels), generator=generator, device=generator.device).cpu()

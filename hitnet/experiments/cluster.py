@@ -10,11 +10,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hitnet.experiments import work
-from hitnet.experiments.protocol import Unit
-from hitnet.experiments.runner import Progress, Watch, next_unit
+from hitnet.errors import require
+from hitnet.experiments import runner
+from hitnet.experiments.protocol import Trial
+from hitnet.experiments.runner import Progress, Watch, next_trial
 from hitnet.files import write_bytes
-from hitnet.training.run import Run
+from hitnet.runs.run import Run
 
 RETRIES = 10  # of a task whose worker or node died
 
@@ -33,13 +34,13 @@ def run_on_ray(all_progress: list[Progress], address: str, watch: Watch, pause: 
             kind = "GPU" if resources.get("GPU") else "CPU"
             task = ray.remote(num_cpus=1, num_gpus=1 if kind == "GPU" else 0, max_retries=RETRIES)(train_on_node)
             # Asked anew each time: nodes come and go.
-            while len(busy) < resources.get(kind, 0) and (chosen := next_unit(all_progress)) is not None:
-                chosen.state = "running"
-                teacher = chosen.unit.teacher
-                busy[task.remote(chosen.unit, {} if teacher is None else pack(teacher.path))] = chosen
+            while len(busy) < resources.get(kind, 0) and (chosen := next_trial(all_progress)) is not None:
+                chosen.status = "running"
+                teacher = chosen.trial.teacher
+                busy[task.remote(chosen.trial, {} if teacher is None else pack(teacher.path))] = chosen
             watch(all_progress)
             if not busy:
-                if next_unit(all_progress) is None:
+                if next_trial(all_progress) is None:
                     return
                 raise RuntimeError(
                     f"the Ray cluster at {address} has neither CPU nor GPU, expected one at least; start nodes with: "
@@ -54,17 +55,17 @@ def run_on_ray(all_progress: list[Progress], address: str, watch: Watch, pause: 
         ray.shutdown()
 
 
-def train_on_node(unit: Unit, teacher: Files) -> Files:
+def train_on_node(trial: Trial, teacher: Files) -> Files:
     """On a node: bring the run to its end and hand it back."""
-    if unit.teacher is not None:
-        unpack(teacher, unit.teacher.path)
-    work.do(unit)
-    return pack(unit.path)
+    if trial.teacher is not None:
+        unpack(teacher, trial.teacher.path)
+    runner.do(trial)
+    return pack(trial.path)
 
 
 def _end(progress: Progress, reference: Any, ray: ModuleType) -> None:
     try:
-        unpack(ray.get(reference), progress.unit.path)
+        unpack(ray.get(reference), progress.trial.path)
         progress.end()
     except ray.exceptions.RayError as error:
         cause = getattr(error, "cause", None) or error
@@ -81,7 +82,7 @@ def unpack(files: Files, folder: Path) -> None:
     """Write a finished run, result.json last; one that is finished already stays."""
     if Run(folder).is_finished:
         return
-    for name in sorted(files, key=lambda name: name == "result.json"):
+    for name in sorted(files, key=lambda name: name == Run(folder).result_file.name):
         write_bytes(folder / name, files[name])
 
 
@@ -99,8 +100,7 @@ def _join(ray: ModuleType, address: str) -> None:
 
 
 def _import_ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise RuntimeError("--ray needs the package ray; install it with: pip install 'hitnet[ray]'") from None
+    require("--ray", ["ray"], "ray")
+    import ray
+
     return ray

@@ -10,12 +10,11 @@ from typing import NamedTuple
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from hitnet.config import ModelConfig
+from hitnet.core.model import TEST_BATCH, build
 from hitnet.data.catalog import OFFICIAL_COUNTS
-from hitnet.experiments.protocol import Unit
+from hitnet.experiments.protocol import Trial
 from hitnet.experiments.runner import Progress
-from hitnet.model import TEST_BATCH, build
-from hitnet.training.config import TrainConfig
+from hitnet.settings import ModelConfig, RunSettings
 
 # Two cores of a 2023 server (see docs/results.md): operations a second of the paper's encoder, whose large
 # convolution takes few of the multiplications counted; of other networks; and seconds that every step takes at least.
@@ -64,7 +63,7 @@ class Work(NamedTuple):
     steps: int
 
 
-def epoch_work(config: TrainConfig) -> Work:
+def epoch_work(config: RunSettings) -> Work:
     train, test = COUNTS[config.data]
     train = config.train_images or train
     each = operations(config.model_config(SHAPES[config.data], tuple("0123456789")))
@@ -73,19 +72,19 @@ def epoch_work(config: TrainConfig) -> Work:
     return Work(train * training + test * each.testing, -(-train // config.batch_size) + -(-test // TEST_BATCH))
 
 
-def expected_seconds(config: TrainConfig) -> float:
+def expected_seconds(config: RunSettings) -> float:
     """Of one epoch on two cores."""
     work = epoch_work(config)
     rate = ENCODER_RATE if config.model in ("hitnet", "n1", "n2", "n2b", "capsnet") else OTHER_RATE
     return work.operations / rate + work.steps * OVERHEAD
 
 
-def gpu_hours(units: list[Unit]) -> float:
-    """Of all epochs of all units, at the rate above."""
+def gpu_hours(trials: list[Trial]) -> float:
+    """Of all epochs of all trials, at the rate above."""
     seconds = 0.0
-    for unit in units:
-        work = epoch_work(unit.config)
-        seconds += unit.config.epochs * (work.operations / GPU_RATE + work.steps * GPU_OVERHEAD)
+    for trial in trials:
+        work = epoch_work(trial.settings)
+        seconds += trial.settings.epochs * (work.operations / GPU_RATE + work.steps * GPU_OVERHEAD)
     return seconds / 3600
 
 
@@ -93,9 +92,9 @@ def seconds_left(all_progress: list[Progress], elapsed: float) -> float:
     """Until everything is done: as expected, until the epochs done in the `elapsed` time tell better."""
     done = left = 0.0
     for progress in all_progress:
-        if progress.state == "failed":
+        if progress.status == "failed":
             continue
-        each = expected_seconds(progress.unit.config)
+        each = expected_seconds(progress.trial.settings)
         done += each * (progress.epochs - progress.began)
-        left += each * (progress.unit.config.epochs - progress.epochs)
+        left += each * (progress.trial.settings.epochs - progress.epochs)
     return left * elapsed / done if done else left

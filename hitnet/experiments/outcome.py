@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from hitnet.experiments.protocol import EXPERIMENTS, Cell, Grid, Protocol, Unit
-from hitnet.experiments.statistics import Sample
-from hitnet.experiments.work import check_settings
-from hitnet.training.run import Run
+from hitnet.experiments.protocol import EXPERIMENTS, Cell, Grid, Protocol, Trial
+from hitnet.experiments.runner import check_settings
+from hitnet.experiments.significance import Errors
+from hitnet.runs.run import Run
 
-Samples = dict[tuple[str, str], Sample]
+ErrorTable = dict[tuple[str, str], Errors]
 """(row, column) -> the errors found"""
-Failures = dict[Unit, str]
+Failures = dict[Trial, str]
 """What could not be finished, and why, on one line"""
 
 
@@ -18,38 +18,40 @@ def finished_runs(cell: Cell) -> list[Run]:
 
     What lies among them and has other settings is an error.
     """
-    first = cell.units[0]
+    first = cell.trials[0]
     folder, prefix = first.path.parent, first.path.name.removesuffix("0")
-    found = {}
+    runs = {}
     for path in folder.glob(f"{prefix}*"):
         seed, run = path.name.removeprefix(prefix), Run(path)
         if seed.isdecimal() and run.is_finished:
-            check_settings(run, first.with_seed(int(seed)).config)
-            found[int(seed)] = run
-    return [found[seed] for seed in sorted(found)]
+            check_settings(run, first.with_seed(int(seed)).settings)
+            runs[int(seed)] = run
+    return [runs[seed] for seed in sorted(runs)]
 
 
-def sample(cell: Cell) -> Sample | None:
+def errors_of(cell: Cell) -> Errors | None:
     """The error after the last epoch of each run; None where no run is finished."""
-    errors = tuple(run.result["test"]["error"] for run in finished_runs(cell))
-    return Sample(errors) if errors else None
+    errors = tuple(run.read_result()["test"]["error"] for run in finished_runs(cell))
+    return Errors(errors) if errors else None
 
 
-def samples(grid: Grid) -> Samples:
-    found = {place: sample(cell) for place, cell in grid.items()}
-    return {place: errors for place, errors in found.items() if errors is not None}
+def all_errors(grid: Grid) -> ErrorTable:
+    table = {place: errors_of(cell) for place, cell in grid.items()}
+    return {place: errors for place, errors in table.items() if errors is not None}
 
 
 def unfinished(grid: Grid, failures: Failures) -> list[str]:
     """Notes on the runs that an experiment should have and does not have."""
-    lacking = {place: [unit for unit in cell.units if not Run(unit.path).is_finished] for place, cell in grid.items()}
+    lacking = {
+        place: [trial for trial in cell.trials if not Run(trial.path).is_finished] for place, cell in grid.items()
+    }
     counts = [
-        f"{row}, {column} ({len(units)} of {len(grid[row, column].units)} runs)"
-        for (row, column), units in lacking.items()
-        if units
+        f"{row}, {column} ({len(trials)} of {len(grid[row, column].trials)} runs)"
+        for (row, column), trials in lacking.items()
+        if trials
     ]
-    failed = dict.fromkeys(unit for units in lacking.values() for unit in units if unit in failures)
-    return [*(["not finished: " + "; ".join(counts)] if counts else ()), *(failures[unit] for unit in failed)]
+    failed = dict.fromkeys(trial for trials in lacking.values() for trial in trials if trial in failures)
+    return [*(["not finished: " + "; ".join(counts)] if counts else ()), *(failures[trial] for trial in failed)]
 
 
 def single_results(protocol: Protocol) -> list[dict[str, object]]:
@@ -63,14 +65,14 @@ def single_results(protocol: Protocol) -> list[dict[str, object]]:
                     named = str(records[key]["experiments"]).split()
                     records[key]["experiments"] = " ".join(dict.fromkeys([*named, experiment]))
                     continue
-                config, result = run.config, run.result
+                settings, result = run.read_settings(), run.read_result()
                 records[key] = {
                     "run": key,
                     "experiments": experiment,
-                    "model": config.model,
-                    "data": config.data,
-                    "variant": cell.units[0].variant,
-                    "seed": config.seed,
+                    "model": settings.model,
+                    "data": settings.data,
+                    "variant": cell.trials[0].variant,
+                    "seed": settings.seed,
                     "error": result["test"]["error"],
                     "mistakes": result["test"]["mistakes"],
                     "test_images": result["test"]["images"],
@@ -85,7 +87,7 @@ def _cells(protocol: Protocol, experiment: str) -> Iterator[Cell]:
     """All of an experiment, also the networks that deform images for others."""
     for cell in protocol.grid(experiment).values():
         yield cell
-        if (teacher := cell.units[0].teacher) is not None:
+        if (teacher := cell.trials[0].teacher) is not None:
             yield Cell((teacher,))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from hitnet.training.config import Schedule, TrainConfig
+from hitnet.settings import RunSettings, Schedule, TrainConfig
 
 Target = Literal["table1", "table2", "table3", "hybrid", "speed", "ablations", "figures", "all"]
 ScaleName = Literal["paper", "laptop", "smoke"]
@@ -159,39 +159,39 @@ SCALES = {
 
 
 @dataclass(frozen=True)
-class Unit:
+class Trial:
     """One run: its settings, and the run that must be finished first where that one deforms its images."""
 
     variant: str
-    config: TrainConfig
-    teacher: "Unit | None" = None
+    settings: RunSettings
+    teacher: "Trial | None" = None
 
     @property
     def path(self) -> Path:
-        from hitnet.training.run import Run
+        from hitnet.runs.run import Run
 
-        return Run.named(self.config, self.config.data).path
+        return Run.named(self.settings, self.settings.data).path
 
-    def with_seed(self, seed: int) -> "Unit":
+    def with_seed(self, seed: int) -> "Trial":
         """The same training from another seed, which its teacher has too."""
         teacher = None if self.teacher is None else self.teacher.with_seed(seed)
-        config = replace(self.config, seed=seed, teacher=None if teacher is None else teacher.path)
-        return replace(self, config=config, teacher=teacher)
+        settings = replace(self.settings, seed=seed, teacher=None if teacher is None else teacher.path)
+        return replace(self, settings=settings, teacher=teacher)
 
     @property
     def title(self) -> str:
-        return f"{self.config.model} on {self.config.data}, {self.variant}, seed {self.config.seed}"
+        return f"{self.settings.model} on {self.settings.data}, {self.variant}, seed {self.settings.seed}"
 
 
 @dataclass(frozen=True)
 class Cell:
     """One number of a table: the same training with several seeds."""
 
-    units: tuple[Unit, ...]
+    trials: tuple[Trial, ...]
 
     @property
     def title(self) -> str:
-        return self.units[0].title.removesuffix(", seed 0")
+        return self.trials[0].title.removesuffix(", seed 0")
 
 
 Grid = dict[tuple[str, str], Cell]
@@ -217,15 +217,15 @@ class Protocol:
         count = self.scale.runs(experiment, model, data) if data in self.scale.data else 0
         if count:
             count = self.runs or count
-        units = (self.unit(model, data, schedule, seed, **changes) for seed in range(count))
-        return Cell(tuple(units)) if count else None
+        trials = (self.trial(model, data, schedule, seed, **changes) for seed in range(count))
+        return Cell(tuple(trials)) if count else None
 
-    def unit(self, model: str, data: str, schedule: Schedule, seed: int, **changes: Any) -> Unit:
+    def trial(self, model: str, data: str, schedule: Schedule, seed: int, **changes: Any) -> Trial:
         usual = {"model": model, "data": self.scale.data[data], "seed": seed, **self.scale.settings(model)}
         usual["precision"] = "float32"  # the paper's time knew no other; left alone, GPUs would take bfloat16
         if data == "affNIST":
             usual["augment"] = "none"
-        plain = TrainConfig(**usual, schedule=schedule)
+        plain = TrainConfig(**usual, schedule=schedule).resolve()
         # A change that changes nothing is left out: the variant is the usual one.
         changes = {name: value for name, value in changes.items() if getattr(plain, name) != value}
         variant = "-".join([schedule, *(f"{name.replace('_', '-')}-{value}" for name, value in changes.items())])
@@ -233,27 +233,27 @@ class Protocol:
         if changes.get("augment") == "hybrid":
             # Of the same seed: it has seen the same training images, and no others.
             rate = self.scale.falling if data == "MNIST" else "constant"
-            teacher = self.unit(model, data, rate, seed, **self.scale.teacher)
+            teacher = self.trial(model, data, rate, seed, **self.scale.teacher)
             changes["teacher"] = teacher.path
         config = TrainConfig(**{**usual, "schedule": schedule, "out": self.out / "runs" / variant, **changes})
-        return Unit(variant, config, teacher)
+        return Trial(variant, config.resolve(), teacher)
 
     def grid(self, experiment: str) -> Grid:
         """What an experiment consists of."""
-        found = EXPERIMENTS[experiment](self)
-        return {place: cell for place, cell in found.items() if cell is not None}
+        cells = EXPERIMENTS[experiment](self)
+        return {place: cell for place, cell in cells.items() if cell is not None}
 
-    def units(self, target: Target) -> list[Unit]:
+    def trials(self, target: Target) -> list[Trial]:
         """All runs of a target; the first seed of everything comes before the second of anything."""
         cells = [cell for experiment in TARGETS[target] for cell in self.grid(experiment).values()]
-        found: dict[Path, Unit] = {}
-        for seed in range(max((len(cell.units) for cell in cells), default=0)):
+        trials: dict[Path, Trial] = {}
+        for seed in range(max((len(cell.trials) for cell in cells), default=0)):
             for cell in cells:
-                for unit in cell.units[seed : seed + 1]:
-                    if unit.teacher is not None:
-                        found.setdefault(unit.teacher.path, unit.teacher)
-                    found.setdefault(unit.path, unit)
-        return list(found.values())
+                for trial in cell.trials[seed : seed + 1]:
+                    if trial.teacher is not None:
+                        trials.setdefault(trial.teacher.path, trial.teacher)
+                    trials.setdefault(trial.path, trial)
+        return list(trials.values())
 
 
 MaybeGrid = dict[tuple[str, str], Cell | None]
@@ -310,7 +310,7 @@ def ablations(protocol: Protocol) -> MaybeGrid:
 
 def figures(protocol: Protocol) -> MaybeGrid:
     """What is drawn beside the runs of table 1: HitNet with the decoder whose deformations show after minutes."""
-    drawn = protocol.unit("hitnet", "MNIST", protocol.scale.falling, seed=0, **DRAWING)
+    drawn = protocol.trial("hitnet", "MNIST", protocol.scale.falling, seed=0, **DRAWING)
     return {(STANDARDISED, "MNIST"): Cell((drawn,))}
 
 

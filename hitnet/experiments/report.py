@@ -9,7 +9,7 @@ from pathlib import Path
 from hitnet.experiments.outcome import single_results
 from hitnet.experiments.protocol import Protocol
 from hitnet.experiments.tables import Table
-from hitnet.files import read_json
+from hitnet.runs.run import Run
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 STYLE = """
@@ -62,7 +62,7 @@ def _machines(protocol: Protocol) -> list[str]:
     """Where the finished runs were made, as they wrote it down themselves."""
     machines: Counter[str] = Counter()
     for record in single_results(protocol):
-        found = read_json(protocol.out / str(record["run"]) / "env.json")
+        found = Run(protocol.out / str(record["run"])).read_environment()
         machines[f"{found['processor']}, {found['cores']} cores, {found['device']}; torch {found['torch']}"] += 1
     return [f"{count} runs on {words}" for words, count in machines.items()]
 

@@ -1,22 +1,27 @@
 """From a target to its tables: what is missing is trained, what is there is read."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hitnet.data import load_dataset
 from hitnet.experiments.claims import all_claims, claims_table
 from hitnet.experiments.cluster import run_on_ray
 from hitnet.experiments.cost import seconds_left
-from hitnet.experiments.figures import write_figures
-from hitnet.experiments.lock import only_command
 from hitnet.experiments.outcome import Failures, single_results
+from hitnet.experiments.paper_figures import write_figures
 from hitnet.experiments.protocol import SCALES, TARGETS, Protocol, ScaleName, Target
 from hitnet.experiments.report import report
 from hitnet.experiments.runner import Progress, run_local, survey
 from hitnet.experiments.speed import measure_speed, read_speed, speed_table
 from hitnet.experiments.tables import Table, all_tables, write_results, write_tables
 from hitnet.files import read_json, write_json, write_text
+
+try:
+    import fcntl
+except ImportError:  # Windows; there it is left to the user
+    fcntl = None  # type: ignore[assignment]
 
 
 class Listener:
@@ -58,7 +63,7 @@ def reproduce(
 
 def _reproduce(target: Target, protocol: Protocol, workers: int, ray: str | None, listener: Listener) -> bool:
     out = protocol.out
-    all_progress = survey(protocol.units(target))
+    all_progress = survey(protocol.trials(target))
     # What cannot enter the tables is refused now, not after hours of training.
     single_results(protocol)
     if ray is None:
@@ -81,10 +86,10 @@ def _reproduce(target: Target, protocol: Protocol, workers: int, ray: str | None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped; the same command goes on from the last epochs in {out}") from None
     listener.writing()
-    failures = {progress.unit: progress.failure for progress in all_progress if progress.failure is not None}
+    failures = {progress.trial: progress.failure for progress in all_progress if progress.failure is not None}
     tables, problems = write(protocol, failures, TARGETS[target])
     listener.written(tables, [*failures.values(), *problems], out)
-    return all(progress.state == "done" for progress in all_progress)
+    return all(progress.status == "done" for progress in all_progress)
 
 
 SPEED_FILE, SCALE_FILE = "speed.json", "scale.json"
@@ -101,7 +106,7 @@ def check_scale(protocol: Protocol) -> None:
 
 def check_data(all_progress: list[Progress]) -> None:
     """Have every data set that is still needed; a missing one is told now, and no two processes download the same."""
-    for name in {progress.unit.config.data for progress in all_progress if progress.state == "waiting"}:
+    for name in {progress.trial.settings.data for progress in all_progress if progress.status == "waiting"}:
         load_dataset(name)
 
 
@@ -122,3 +127,25 @@ def write(protocol: Protocol, failures: Failures, asked: Collection[str]) -> tup
     pictures, problems = write_figures(protocol)
     write_text(out / "report.html", report(protocol, tables, pictures, [*failures.values(), *problems]))
     return tables, problems
+
+
+@contextmanager
+def only_command(folder: Path) -> Iterator[None]:
+    """Hold the folder until the block, or the process, ends: two commands would train the same runs twice."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".lock").touch()
+    except OSError as error:
+        raise type(error)(f"cannot write into {folder} ({error.strerror}); choose another --out") from None
+    with open(folder / ".lock", "w") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RuntimeError(
+                    f"another command is at work in {folder}, expected to be alone there; "
+                    "wait for it, or choose another --out"
+                ) from None
+            except OSError:
+                pass  # some file systems of clusters have no locks
+        yield

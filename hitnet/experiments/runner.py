@@ -8,24 +8,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
-from hitnet.experiments import work
-from hitnet.experiments.protocol import Unit
-from hitnet.training.run import Row, Run
+from hitnet.experiments.protocol import Trial
+from hitnet.files import write_json
+from hitnet.runs import train
+from hitnet.runs.run import Run
+from hitnet.settings import RunSettings
+from hitnet.training.watchers import Row
 
-State = Literal["waiting", "running", "done", "failed"]
+Status = Literal["waiting", "running", "done", "failed"]
 ATTEMPTS = 3  # of a run whose process was killed: by the system, when memory is short
+# Where a run is computed and where its files lie is no part of the protocol: at most it changes how sums are rounded.
+ELSEWHERE = ("out", "data_dir", "device", "threads")
 
 
 @dataclass
 class Progress:
-    """How far one unit is."""
+    """How far one trial is."""
 
-    unit: Unit
-    state: State = "waiting"
+    trial: Trial
+    status: Status = "waiting"
     rows: list[Row] = field(default_factory=list)
     """What its epochs measured so far."""
     began: int = 0
@@ -47,41 +52,40 @@ class Progress:
     @property
     def failure(self) -> str | None:
         """What to say of a run that failed, on one line."""
-        if self.state != "failed":
+        if self.status != "failed":
             return None
-        return f"failed: {self.unit.title}: {' '.join(str(self.problem).split())}"
+        return f"failed: {self.trial.title}: {' '.join(str(self.problem).split())}"
 
     def end(self, problem: str | None = None) -> None:
-        self.state, self.problem, self.ended = "done" if problem is None else "failed", problem, time.monotonic()
+        self.status, self.problem, self.ended = "done" if problem is None else "failed", problem, time.monotonic()
 
     def look(self) -> None:
         """Read what the run has written since."""
-        if (self.unit.path / "metrics.csv").is_file():
-            self.rows = Run(self.unit.path).metrics
+        self.rows = Run(self.trial.path).read_metrics() or self.rows
 
 
 Watch = Callable[[list[Progress]], None]
 
 
-def survey(units: list[Unit]) -> list[Progress]:
-    """How far each unit is before anything is started."""
-    found = [Progress(unit, "done" if work.is_done(unit) else "waiting") for unit in units]
-    for progress in found:
+def survey(trials: list[Trial]) -> list[Progress]:
+    """How far each trial is before anything is started."""
+    all_progress = [Progress(trial, "done" if is_done(trial) else "waiting") for trial in trials]
+    for progress in all_progress:
         progress.look()
         progress.began = progress.epochs
-    return found
+    return all_progress
 
 
-def next_unit(all_progress: list[Progress]) -> Progress | None:
+def next_trial(all_progress: list[Progress]) -> Progress | None:
     """The first one that waits for nothing; what waits for a run that failed fails with it."""
-    states = {progress.unit.path: progress.state for progress in all_progress}
+    statuses = {progress.trial.path: progress.status for progress in all_progress}
     for progress in all_progress:
-        if progress.state != "waiting":
+        if progress.status != "waiting":
             continue
-        teacher = progress.unit.teacher
-        if teacher is None or states[teacher.path] == "done":
+        teacher = progress.trial.teacher
+        if teacher is None or statuses[teacher.path] == "done":
             return progress
-        if states[teacher.path] == "failed":
+        if statuses[teacher.path] == "failed":
             progress.end(f"the run that is to deform its images failed: {teacher.path}")
     return None
 
@@ -103,7 +107,7 @@ def run_local(all_progress: list[Progress], workers: int, watch: Watch, pause: f
     busy: list[Worker] = []
     try:
         while True:
-            while len(busy) < workers and (chosen := next_unit(all_progress)) is not None:
+            while len(busy) < workers and (chosen := next_trial(all_progress)) is not None:
                 busy.append(_start(context, chosen, threads))
             watch(all_progress)
             if not busy:
@@ -123,35 +127,35 @@ def run_local(all_progress: list[Progress], workers: int, watch: Watch, pause: f
 
 def _start(context: multiprocessing.context.BaseContext, chosen: Progress, threads: int) -> Worker:
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(chosen.unit, threads, sender), daemon=True)  # type: ignore[attr-defined]
+    process = context.Process(target=_work, args=(chosen.trial, threads, sender), daemon=True)  # type: ignore[attr-defined]
     process.start()
     sender.close()
-    chosen.state = "running"
+    chosen.status = "running"
     chosen.attempts += 1
     return Worker(chosen, process, receiver)
 
 
 def _end(worker: Worker) -> None:
-    """The worker's process is over: the unit is done, has failed, or is to be tried again."""
+    """The worker's process is over: the trial is done, has failed, or is to be tried again."""
     progress = worker.progress
     try:
         report = worker.reports.recv()
     except EOFError:  # all went well, or it was killed
         report = None
-    if Run(progress.unit.path).is_finished:
+    if Run(progress.trial.path).is_finished:
         progress.end()
     elif report is None and progress.attempts < ATTEMPTS:
-        progress.state = "waiting"
+        progress.status = "waiting"
     else:
         killed = f"its process ended {ATTEMPTS} times without a word (exit code {worker.process.exitcode})"
         progress.end(report or f"{killed}; is memory short?")
 
 
-def _work(unit: Unit, threads: int, reports: Connection) -> None:
+def _work(trial: Trial, threads: int, reports: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
-        work.do(unit)
+        do(trial)
     except KeyboardInterrupt:
         pass  # the parent says it once for all
     except Exception as error:
@@ -173,3 +177,46 @@ def _context() -> multiprocessing.context.BaseContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["hitnet.experiments.runner", "hitnet.interpret.figures", "torch._dynamo"])
     return context
+
+
+# ---- one trial: its run is started, resumed or left alone, whatever it takes to have it finished
+
+
+def is_done(trial: Trial) -> bool:
+    """Whether the run is finished; one of other settings in its place is an error."""
+    run = Run(trial.path)
+    if run.exists:
+        check_settings(run, trial.settings)
+    return run.is_finished
+
+
+def do(trial: Trial) -> None:
+    """Train the trial's run to its end, from its last whole epoch if it has any."""
+    if is_done(trial):
+        return
+    run = Run(trial.path)
+    if run.exists:
+        # Resuming goes by what is written there, and since then OUT may have moved with the teacher in it.
+        write_json(run.settings_file, trial.settings.to_json())
+        train.resume(run.path)
+    else:
+        train.train(trial.settings)
+
+
+def check_settings(run: Run, wanted: RunSettings) -> None:
+    """Refuse a run that is not what the protocol has in its place."""
+    # Each of torchrun's processes normalises over its own share of a batch.
+    made_with = {**_settings(run.read_settings()), "processes": run.read_environment()["processes"]}
+    for name, expected in {**_settings(wanted), "processes": 1}.items():
+        if made_with[name] != expected:
+            raise ValueError(
+                f"{run.path} was made with {name} {made_with[name]}, expected {expected}; choose another --out, "
+                "or remove it"
+            )
+
+
+def _settings(settings: RunSettings) -> dict[str, Any]:
+    """All that matters; the teacher as seen from the run, since both may have moved."""
+    teacher = None if settings.teacher is None else os.path.relpath(settings.teacher, settings.out)
+    values = {**settings.to_json(), "teacher": teacher}
+    return {name: value for name, value in values.items() if name not in ELSEWHERE}

@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hitnet.encoders import PAPER_WIDTH, PaperEncoder
+from hitnet.core.encoders import PAPER_WIDTH, PaperEncoder
+from hitnet.core.model import Model, create_model
 from hitnet.experiments.tables import Table
 from hitnet.files import read_json
-from hitnet.model import Model, create_model
+from hitnet.runs.environment import processor
 from hitnet.training.devices import choose_device
-from hitnet.training.run import processor
 from hitnet.training.state import make_optimizer
 
-# The spectral one is for CPUs.
-PATHS = {"spectral convolution": None, "direct convolution": False}
+# The winograd one is for CPUs.
+PATHS = {"Winograd convolution": None, "direct convolution": False}
 NETWORKS = {"hitnet": "HitNet", "capsnet": "CapsNet"}
 EPOCH = 60_000  # images
 
@@ -98,7 +98,7 @@ class Step:
         self.labels = torch.randint(10, (batch_size,), device=device)
         assert isinstance(self.model.encoder, PaperEncoder)
         if PATHS[path] is False:
-            self.model.encoder.conv2.spectral = False
+            self.model.encoder.conv2.winograd = False
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.images = self.images.to(memory_format=torch.channels_last)
         self.optimizer = make_optimizer(self.model, 0.001)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hitnet.experiments import paper
-from hitnet.experiments.outcome import Failures, Samples, begun, samples, single_results, unfinished
+from hitnet.experiments.outcome import ErrorTable, Failures, all_errors, begun, single_results, unfinished
 from hitnet.experiments.protocol import CONSTANT, FALLING, FOUR, PAIRS, Grid, Protocol
-from hitnet.experiments.statistics import LEVEL, Sample, welch
+from hitnet.experiments.significance import LEVEL, Errors, welch
 from hitnet.files import write_text
 
 
@@ -44,7 +44,7 @@ def all_tables(protocol: Protocol, failures: Failures, asked: Collection[str]) -
     shown = {*asked, *begun(protocol)}
     for name, title in TITLES.items():
         grid = protocol.grid(name)
-        found = samples(grid)
+        found = all_errors(grid)
         if name not in shown or not found:
             continue
         notes = [*protocol.scale.notes, *unfinished(grid, failures)]
@@ -55,7 +55,7 @@ def all_tables(protocol: Protocol, failures: Failures, asked: Collection[str]) -
     return tables
 
 
-def grid_table(name: str, title: str, found: Samples, grid: Grid, notes: list[str]) -> Table:
+def grid_table(name: str, title: str, found: ErrorTable, grid: Grid, notes: list[str]) -> Table:
     """Rows and columns in the protocol's order, as far as there is something in them."""
     reported = paper.REPORTED.get(name, {})
     columns = sorted({column for _, column in found}, key=[column for _, column in grid].index)
@@ -78,7 +78,7 @@ def grid_table(name: str, title: str, found: Samples, grid: Grid, notes: list[st
 BEST = "best run on MNIST"
 
 
-def with_best(table: Table, found: Samples, grid: Grid) -> Table:
+def with_best(table: Table, found: ErrorTable, grid: Grid) -> Table:
     """The best single run of each network on MNIST, as the paper gives it."""
     for row in table.rows:
         runs = [
@@ -95,7 +95,7 @@ def with_best(table: Table, found: Samples, grid: Grid) -> Table:
     return table
 
 
-def with_quoted(table: Table, found: Samples, grid: Grid) -> Table:
+def with_quoted(table: Table, found: ErrorTable, grid: Grid) -> Table:
     """CapsNets that others trained, as the paper quotes them."""
     columns = table.headings[1::2]
     for name, quoted in paper.CAPSNETS.items():
@@ -108,12 +108,12 @@ def with_quoted(table: Table, found: Samples, grid: Grid) -> Table:
     return table
 
 
-def against_default(table: Table, found: Samples, grid: Grid) -> Table:
+def against_default(table: Table, found: ErrorTable, grid: Grid) -> Table:
     """How far each choice lies from what the scale's runs have by default, and whether the runs tell them apart."""
     default = next(iter(grid))
     for row, record in zip(table.rows, table.records, strict=True):
         place = (row[0], "MNIST")
-        same = grid[place].units[0] == grid[default].units[0]
+        same = grid[place].trials[0] == grid[default].trials[0]
         row.append("default" if same else _compared(found[place], found.get(default)))
         record["against_default"] = row[-1]
     table.headings.append("against the default")
@@ -123,7 +123,7 @@ def against_default(table: Table, found: Samples, grid: Grid) -> Table:
     return table
 
 
-def _compared(own: Sample, default: Sample | None) -> str:
+def _compared(own: Errors, default: Errors | None) -> str:
     if default is None:
         return "–"
     p = welch(own, default)
@@ -133,7 +133,7 @@ def _compared(own: Sample, default: Sample | None) -> str:
     return f"{own.mean - default.mean:+.2f}, {words}".replace("-", "−")
 
 
-EXTRAS: dict[str, Callable[[Table, Samples, Grid], Table]] = {
+EXTRAS: dict[str, Callable[[Table, ErrorTable, Grid], Table]] = {
     "table1": with_best,
     "hybrid": with_best,
     "table2": with_quoted,
@@ -141,7 +141,7 @@ EXTRAS: dict[str, Callable[[Table, Samples, Grid], Table]] = {
 }
 
 
-def decrease_table(found: Samples, notes: list[str]) -> Table:
+def decrease_table(found: ErrorTable, notes: list[str]) -> Table:
     """By how much Hit-or-Miss lowers the mean error, and the deviation between runs, of each network."""
     records: list[dict[str, Any]] = []
     for (name, data), (before, after) in pairs_of(found).items():
@@ -165,7 +165,7 @@ def decrease_table(found: Samples, notes: list[str]) -> Table:
     return Table("table3-decrease", "Relative decrease with Hit-or-Miss, %", headings, rows, [reading, *notes], records)
 
 
-def pairs_of(found: Samples) -> dict[tuple[str, str], tuple[Sample, Sample]]:
+def pairs_of(found: ErrorTable) -> dict[tuple[str, str], tuple[Errors, Errors]]:
     """(network, data set) -> what was found without and with Hit-or-Miss, where there are both."""
     return {
         (name, data): (found[without, data], found[with_hom, data])
@@ -184,7 +184,7 @@ def _signed(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}".replace("-", "−")
 
 
-def _numbers(errors: Sample) -> dict[str, Any]:
+def _numbers(errors: Errors) -> dict[str, Any]:
     return {
         "mean": errors.mean,
         "deviation": errors.deviation,

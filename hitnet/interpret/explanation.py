@@ -6,16 +6,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hitnet.interpret.prototypes import CENTRE, draw, unit
-from hitnet.interpret.verdicts import Verdict, judge
-from hitnet.model import Model, evaluating
+from hitnet.core.heads import Verdict
+from hitnet.core.layer import CENTRE
+from hitnet.core.model import Model
+
+
+def verdicts(model: Model, images: Tensor) -> list[Verdict | None]:
+    """One verdict for each image, None for a network without hit zone: (batch, channels, height, width) -> batch.
+
+    Sure if exactly one capsule hits, unknown if none does, ambiguous if several do.
+    """
+    return model.head.verdicts(model.scores(images))
+
+
+def outlier_score(model: Model, images: Tensor) -> Tensor:
+    """How unusual each image is, larger = more unusual: (batch, channels, height, width) -> (batch,).
+
+    For Hit-or-Miss the distance of the nearest capsule to the centre. For others what their scores give: −max softmax,
+    or −the greatest length of a capsule.
+    """
+    return model.head.outlier_score(model.scores(images))
 
 
 @dataclass(frozen=True)
 class Deformation:
     """What one component of the capsule adds to the prototype."""
 
-    feature: int
+    component: int
     units: float
     """How far the component lies from the centre, in units of m/√n."""
     change: float
@@ -29,6 +46,8 @@ class Explanation:
     """What a network sees in one image; pictures are (channels, height, width)."""
 
     image: Tensor
+    capsules: Tensor
+    """(classes, dims): all that the rest is made from."""
     class_names: tuple[str, ...]
     class_index: int
     rival_index: int
@@ -74,7 +93,7 @@ class Explanation:
             "rival": self.rival_name,
             "residual": float(self.residual.abs().mean()),
             "deformations": [
-                {"feature": found.feature, "units": found.units, "change": found.change} for found in self.deformations
+                {"component": each.component, "units": each.units, "change": each.change} for each in self.deformations
             ],
         }
 
@@ -85,9 +104,8 @@ def explain(model: Model, image: Tensor) -> Explanation:
     batch = image if image.dim() == 4 else image.unsqueeze(0)
     if len(batch) != 1:
         raise ValueError(f"explain takes one image, got {len(batch)}; call it for each")
-    with evaluating(model):
-        capsules = model.capsules(batch)
-        scores = model.head.score(capsules)
+    capsules = model.all_capsules(batch)
+    scores = model.head.score(capsules)
     index = int(model.head.decide(scores))
     order = scores[0].argsort(descending=model.head.decision == "highest", stable=True)
     # The class decided on leads, also among equals.
@@ -99,38 +117,39 @@ def explain(model: Model, image: Tensor) -> Explanation:
     moved = torch.full((dims + 2, dims), CENTRE).to(own)
     moved[1] = own
     moved[2:].diagonal().copy_(own)
-    pictures = draw(model, moved, torch.full((dims + 2,), index))
+    pictures = model.draw(moved, torch.full((dims + 2,), index))
     prototype, reconstruction, alone = pictures[0], pictures[1], pictures[2:]
-    units = (own - CENTRE) / unit(model)
+    units = (own - CENTRE) / model.head.unit
     changes = (alone - prototype).abs().mean(dim=(1, 2, 3))
     return Explanation(
         image=batch[0],
+        capsules=capsules[0],
         class_names=model.config.class_names,
         class_index=index,
         rival_index=rival,
         scores=scores[0].tolist(),
         ranking=order.tolist(),
-        verdict=judge(model, scores)[0],
+        verdict=model.head.verdicts(scores)[0],
         hit_radius=model.config.hit_radius,
         miss_radius=model.config.miss_radius,
         prototype=prototype,
         reconstruction=reconstruction,
         residual=batch[0] - reconstruction,
         deformations=[
-            Deformation(feature, float(units[feature]), float(changes[feature]), alone[feature])
-            for feature in changes.argsort(descending=True).tolist()
+            Deformation(component, float(units[component]), float(changes[component]), alone[component])
+            for component in changes.argsort(descending=True).tolist()
         ],
-        rival_prototype=draw(model, moved[:1], torch.tensor([rival]))[0],
+        rival_prototype=model.draw(moved[:1], torch.tensor([rival]))[0],
     )
 
 
-def _in_words(found: Explanation) -> str:
-    score, rival = found.scores[found.class_index], found.scores[found.rival_index]
-    name, other = found.class_name, found.rival_name
-    if found.verdict is None:
+def _in_words(explanation: Explanation) -> str:
+    score, rival = explanation.scores[explanation.class_index], explanation.scores[explanation.rival_index]
+    name, other = explanation.class_name, explanation.rival_name
+    if explanation.verdict is None:
         return f"It is taken for {name} (score {score:.2f}); the next best is {other} ({rival:.2f})."
-    if found.verdict == "sure":
+    if explanation.verdict == "sure":
         return f"Sure: {name} is the only class that is hit (distance {score:.3f}); {other} comes next at {rival:.3f}."
-    if found.verdict == "ambiguous":
+    if explanation.verdict == "ambiguous":
         return f"Ambiguous: {name} is hit (distance {score:.3f}), but {other} is hit too ({rival:.3f})."
     return f"Unknown: no class is hit; the closest is {name} (distance {score:.3f}), then {other} ({rival:.3f})."

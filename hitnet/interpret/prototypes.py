@@ -3,31 +3,14 @@
 import torch
 from torch import Tensor
 
-from hitnet.model import Model, evaluating
-
-CENTRE = 0.5
-
-
-def unit(model: Model) -> float:
-    """m/√n: how far a component of a capsule on the rim of the hit zone lies from the centre, if all do equally."""
-    return model.config.hit_radius / model.head.capsule_dim**0.5
+from hitnet.core.layer import CENTRE
+from hitnet.core.model import Model
 
 
 def sweep_values(model: Model, steps: int = 11) -> Tensor:
     """Where a component is moved to show what it means, from two units below the centre to two above: (steps,)."""
-    reach = 2 * unit(model)
+    reach = 2 * model.head.unit
     return torch.linspace(CENTRE - reach, CENTRE + reach, steps)
-
-
-@torch.no_grad()
-def draw(model: Model, capsules: Tensor, class_indices: Tensor) -> Tensor:
-    """One picture for each capsule, in evaluation mode: (batch, dims), (batch,) -> (batch, channels, height, width)."""
-    parameter = next(model.parameters())
-    capsules, class_indices = capsules.to(parameter), class_indices.to(parameter.device)
-    # The decoder looks at one class's capsule only, so the other places can hold the same one.
-    everywhere = capsules.unsqueeze(1).expand(-1, model.head.num_classes, -1)
-    with evaluating(model):
-        return model.decode(everywhere, class_indices)
 
 
 def prototypes(model: Model) -> Tensor:
@@ -36,17 +19,17 @@ def prototypes(model: Model) -> Tensor:
     Only a Hit-or-Miss head is trained to bring its classes to the centre; others draw what they happen to have there.
     """
     classes = model.head.num_classes
-    return draw(model, torch.full((classes, model.head.capsule_dim), CENTRE), torch.arange(classes))
+    return model.draw(torch.full((classes, model.head.capsule_dim), CENTRE), torch.arange(classes))
 
 
-def deformations(model: Model, class_index: int, feature: int, values: Tensor | None = None) -> Tensor:
+def deformations(model: Model, class_index: int, component: int, values: Tensor | None = None) -> Tensor:
     """The prototype of a class while one component sweeps over `values`: -> (values, channels, height, width)."""
     _check_index("class_index", class_index, model.head.num_classes)
-    _check_index("feature", feature, model.head.capsule_dim)
+    _check_index("component", component, model.head.capsule_dim)
     values = sweep_values(model) if values is None else torch.as_tensor(values)
     capsules = torch.full((len(values), model.head.capsule_dim), CENTRE)
-    capsules[:, feature] = values.to(capsules)
-    return draw(model, capsules, torch.full((len(values),), class_index))
+    capsules[:, component] = values.to(capsules)
+    return model.draw(capsules, torch.full((len(values),), class_index))
 
 
 def all_deformations(model: Model, class_index: int, values: Tensor | None = None) -> Tensor:
@@ -56,7 +39,7 @@ def all_deformations(model: Model, class_index: int, values: Tensor | None = Non
     dims = model.head.capsule_dim
     capsules = torch.full((dims, len(values), dims), CENTRE)
     capsules[torch.arange(dims), :, torch.arange(dims)] = values.to(capsules)
-    pictures = draw(model, capsules.flatten(0, 1), torch.full((dims * len(values),), class_index))
+    pictures = model.draw(capsules.flatten(0, 1), torch.full((dims * len(values),), class_index))
     return pictures.unflatten(0, (dims, len(values)))
 
 
@@ -74,8 +57,8 @@ def sample(
     """
     _check_index("class_index", class_index, model.head.num_classes)
     noise = torch.randn(count, model.head.capsule_dim, generator=generator)
-    capsules = (CENTRE + noise * (unit(model) if spread is None else spread)).clamp(0, 1)
-    return draw(model, capsules, torch.full((count,), class_index))
+    capsules = (CENTRE + noise * (model.head.unit if spread is None else spread)).clamp(0, 1)
+    return model.draw(capsules, torch.full((count,), class_index))
 
 
 def _check_index(name: str, index: int, count: int) -> None:

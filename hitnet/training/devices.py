@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from hitnet.training.config import TrainConfig
+from hitnet.settings import Precision
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,15 @@ def choose_device(wish: str) -> torch.device:
     return device
 
 
-def choose_precision(config: TrainConfig, device: torch.device) -> torch.dtype:
+def choose_precision(wish: Precision, device: torch.device) -> torch.dtype:
     """bfloat16 where it is safe and wished for, float32 otherwise."""
-    if config.precision == "float32":
+    if wish == "float32":
         return torch.float32
     if device.type == "cuda":
         safe = torch.cuda.is_bf16_supported()
     else:
-        safe = config.precision == "bfloat16" and bfloat16_runs(device.type)
-    if config.precision == "bfloat16" and not safe:
+        safe = wish == "bfloat16" and bfloat16_runs(device.type)
+    if wish == "bfloat16" and not safe:
         raise ValueError(f"bfloat16 does not run on this {device.type}; use precision float32")
     return torch.bfloat16 if safe else torch.float32
 

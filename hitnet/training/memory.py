@@ -6,29 +6,29 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from hitnet.core.model import Model
 from hitnet.data import shift
-from hitnet.model import Model
-from hitnet.training.config import TrainConfig
+from hitnet.settings import RunSettings
 from hitnet.training.loop import learning_rate
 
 
-def fit(model: Model, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: Tensor, config: TrainConfig) -> None:
-    """Train for `config.epochs`; everything random comes from `config.seed`, and no other random numbers change."""
-    device = next(model.parameters()).device
-    generator = torch.Generator().manual_seed(config.seed)
+def fit(model: Model, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: Tensor, settings: RunSettings) -> None:
+    """Train for `settings.epochs`; everything random comes from `settings.seed`, and no other random numbers change."""
+    device = model.device
+    generator = torch.Generator().manual_seed(settings.seed)
     model.train()
-    with seeded(config.seed, device):
-        for epoch in range(config.epochs):
+    with seeded(settings.seed, device):
+        for epoch in range(settings.epochs):
             order = torch.randperm(len(labels), generator=generator)
             # Batch statistics of one mean nothing.
-            batches = [chosen for chosen in order.split(config.batch_size) if len(chosen) > 1]
+            batches = [chosen for chosen in order.split(settings.batch_size) if len(chosen) > 1]
             for index, chosen in enumerate(batches):
-                rate = learning_rate(config, epoch + index / len(batches))
+                rate = learning_rate(settings, epoch + index / len(batches))
                 for group in optimizer.param_groups:
                     group["lr"] = rate
                 batch, wanted = inputs[chosen], labels[chosen].to(device)
-                if config.augment == "shift" and config.shift:
-                    batch = shift(batch, config.shift, generator=generator)
+                if settings.augment == "shift" and settings.shift:
+                    batch = shift(batch, settings.shift, generator=generator)
                 batch = batch.to(device)
                 loss = model.loss(model(batch, wanted), batch, wanted).total
                 if not torch.isfinite(loss):

@@ -2,18 +2,17 @@
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from hitnet.checkpoint import load_weights, read_tensors, write_tensors
-from hitnet.config import ModelConfig
-from hitnet.model import Model, build
-from hitnet.training.config import TrainConfig
-from hitnet.training.run import Row, Run
+from hitnet.core.checkpoint import load_weights, read_tensors, write_tensors
+from hitnet.core.model import Model, build
+from hitnet.settings import ModelConfig, RunSettings
+from hitnet.training.watchers import Row
 
-FILE = "state.safetensors"
 PROGRESS = ("rows", "seconds", "processor_seconds")
 
 
@@ -34,15 +33,15 @@ class State:
     """Of all threads of this process: what the run cost, whatever else the machine was doing."""
 
     @classmethod
-    def fresh(cls, config: TrainConfig, model_config: ModelConfig, device: torch.device) -> "State":
+    def fresh(cls, settings: RunSettings, model_config: ModelConfig, device: torch.device) -> "State":
         """Before the first step; everything random comes from the seed."""
-        torch.manual_seed(config.seed)
+        torch.manual_seed(settings.seed)
         model = build(model_config).to(device)
-        optimizer = make_optimizer(model, config.learning_rate)
+        optimizer = make_optimizer(model, settings.learning_rate)
         averaged = None
-        if config.ema:
-            averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema), use_buffers=True)
-        return cls(model, optimizer, averaged, torch.Generator().manual_seed(config.seed))
+        if settings.ema:
+            averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(settings.ema), use_buffers=True)
+        return cls(model, optimizer, averaged, torch.Generator().manual_seed(settings.seed))
 
     @property
     def epoch(self) -> int:
@@ -64,13 +63,13 @@ class State:
         return all(bool(value.isfinite().all()) for value in self.model.state_dict().values())
 
     @property
-    def result(self) -> Model:
+    def kept_model(self) -> Model:
         """The model to keep: the averaged one, where there is one."""
         kept = self.model if self.averaged is None else self.averaged.module
         assert isinstance(kept, Model)
         return kept
 
-    def save(self, run: Run) -> None:
+    def save(self, path: Path) -> None:
         """One file, atomically: it holds one epoch's end and nothing of two."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         if self.averaged is not None:
@@ -79,11 +78,10 @@ class State:
             tensors |= {f"optimizer.{index}.{name}": value for name, value in values.items()}
         tensors |= {f"generator.{name}": value for name, value in self._generators().items()}
         progress = {name: getattr(self, name) for name in PROGRESS}
-        write_tensors(run.path / FILE, tensors, {"progress": json.dumps(progress)})
+        write_tensors(path, tensors, {"progress": json.dumps(progress)})
 
-    def restore(self, run: Run) -> None:
+    def restore(self, path: Path) -> None:
         """Go back to where the last whole epoch ended; a run stopped in its first epoch starts again."""
-        path = run.path / FILE
         if not path.exists():
             return
         tensors, metadata = read_tensors(path)
@@ -96,11 +94,11 @@ class State:
                 index, _, kind = name.partition(".")
                 moments.setdefault(int(index), {})[kind] = value
             for number, parameter in enumerate(self.model.parameters()):
-                found = {kind: value.shape for kind, value in moments.get(number, {}).items()}
-                if found and found != {"step": (), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}:
+                shapes = {kind: value.shape for kind, value in moments.get(number, {}).items()}
+                if shapes and shapes != {"step": (), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}:
                     raise KeyError(f"optimizer.{number}")
                 # Fused Adam takes for granted that moments lie in memory as their parameter does; files do not tell.
-                for kind in ("exp_avg", "exp_avg_sq") if found else ():
+                for kind in ("exp_avg", "exp_avg_sq") if shapes else ():
                     moments[number][kind] = torch.empty_like(parameter).copy_(moments[number][kind])
             self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
             generators = _under("generator.", tensors)

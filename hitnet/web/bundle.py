@@ -5,15 +5,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from hitnet.decoder import PaperDecoder, StandardisedDecoder
-from hitnet.heads import HitOrMissHead
-from hitnet.interpret.prototypes import CENTRE, unit
-from hitnet.model import Model
+from hitnet.core.decoder import PaperDecoder, StandardisedDecoder
+from hitnet.core.layer import CENTRE
+from hitnet.core.model import Model
 
 
 def check_drawable(model: Model) -> None:
     """Refuse networks that have no prototypes to look at."""
-    if not isinstance(model.head, HitOrMissHead):
+    if not model.head.has_hit_zone:
         raise ValueError(
             f"{model.config.name} has no Hit-or-Miss layer, so it has no prototypes; "
             "choose a run of hitnet, hitnet-fast or a network with -hom"
@@ -25,13 +24,12 @@ def check_drawable(model: Model) -> None:
 def describe_model(model: Model) -> dict[str, Any]:
     """Everything the page knows about a model, as JSON."""
     standardised = isinstance(model.decoder, StandardisedDecoder)
-    width = unit(model)
     return {
         "name": model.config.name,
         "classes": list(model.config.class_names),
         "shape": list(model.config.image_shape or ()),
         "dims": model.head.capsule_dim,
-        "unit": width,
+        "unit": model.head.unit,
         "hit_radius": model.config.hit_radius,
         "miss_radius": model.config.miss_radius,
         # What enters the decoder: 1 at the class's own place if `indicator`, and (component − offset) / scale.
@@ -39,7 +37,7 @@ def describe_model(model: Model) -> dict[str, Any]:
             "kind": "standardised" if standardised else "paper",
             "indicator": standardised,
             "offset": CENTRE if standardised else 0.0,
-            "scale": width if standardised else 1.0,
+            "scale": model.head.unit if standardised else 1.0,
             "layers": [[layer.in_features, layer.out_features] for layer in _linear_layers(model)],
         },
     }

@@ -5,9 +5,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from hitnet.core.model import load
 from hitnet.interpret.prototypes import prototypes
-from hitnet.model import load
-from hitnet.training.run import Run
+from hitnet.runs.run import Run, finished_neighbours
 from hitnet.web.bundle import check_drawable
 
 MOST = 500
@@ -17,10 +17,8 @@ CURVES = ("train_error", "validation_error", "test_error")
 def neighbours(run: Run) -> dict[str, Run]:
     """The finished runs that share a runs folder with this one, and itself, by a short name."""
     own = run.path.resolve()
-    # Only two levels, where runs are put: nothing else of the disk is searched.
-    files = sorted(own.parent.parent.glob("*/[!.]*/result.json"))[:MOST]
-    found = {f"{file.parent.parent.name}/{file.parent.name}": Run(file.parent) for file in files}
-    return {f"{own.parent.name}/{own.name}": run} | found
+    others = {f"{other.path.parent.name}/{other.path.name}": other for other in finished_neighbours(run, MOST)}
+    return {f"{own.parent.name}/{own.name}": run} | others
 
 
 def list_runs(run: Run) -> list[dict[str, Any]]:
@@ -28,13 +26,13 @@ def list_runs(run: Run) -> list[dict[str, Any]]:
     entries = []
     for name, other in neighbours(run).items():
         try:
-            result = other.result if other.is_finished else {}
+            result, settings = other.read_result() if other.is_finished else {}, other.read_settings()
             test = result.get("test") or {}
             entries.append(
                 {
                     "id": name,
-                    "data": str(result.get("data") or other.config.data),
-                    "model": str(result.get("model") or other.config.model),
+                    "data": str(result.get("data") or settings.data),
+                    "model": str(result.get("model") or settings.model),
                     "error": _number(test.get("error")),
                     "current": other.path.resolve() == run.path.resolve(),
                 }
@@ -46,12 +44,12 @@ def list_runs(run: Run) -> list[dict[str, Any]]:
 
 def describe_run(run: Run) -> dict[str, Any]:
     """Numbers, curves and prototypes of one run."""
-    result = run.result if run.is_finished else {}
-    rows = run.metrics
-    model = _drawn(run.path, (run.path / "model" / "model.safetensors").stat().st_mtime_ns)
+    result, settings = run.read_result() if run.is_finished else {}, run.read_settings()
+    rows = run.read_metrics()
+    model = _drawn(run.path, run.weights_file.stat().st_mtime_ns)
     return {
-        "data": str(result.get("data") or run.config.data),
-        "model": run.config.model,
+        "data": str(result.get("data") or settings.data),
+        "model": settings.model,
         "decoder": result.get("decoder"),
         "epochs": len(rows),
         "seconds": _number(result.get("seconds")),

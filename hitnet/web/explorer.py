@@ -6,15 +6,14 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from hitnet.core.model import Model
 from hitnet.data import read_image, to_float
 from hitnet.data.picture import picture_size
 from hitnet.interpret.explanation import explain
-from hitnet.interpret.prototypes import CENTRE, unit
-from hitnet.model import Model, evaluating, load
-from hitnet.training.run import Run
+from hitnet.runs.reopen import load_model
+from hitnet.runs.run import Run
 from hitnet.web.bundle import describe_model, pack_decoder
 from hitnet.web.names import ComponentNames
 from hitnet.web.testset import TestSet
@@ -26,12 +25,12 @@ MOST_PIXELS_JPEG, MOST_PIXELS = 24_000_000, 9_000_000
 class Explorer:
     """A run's model, names and test images."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, device: str = "cpu") -> None:
         self.run = Run.open(path)
-        self.model: Model = load(path)
+        self.model = load_model(path, device)
         self.weights = pack_decoder(self.model)
         self.lock = Lock()
-        self.names = ComponentNames(self.run.path, self.model.head.num_classes, self.model.head.capsule_dim)
+        self.names = ComponentNames(self.run, self.model.head.num_classes, self.model.head.capsule_dim)
         self.tests = TestSet(self.run, self.model, self.lock)
 
     def describe(self) -> dict[str, Any]:
@@ -53,28 +52,20 @@ class Explorer:
 
     def _explain(self, pixels: Tensor, label: int | None) -> dict[str, Any]:
         """All but the pictures: the page draws those itself, from the capsule."""
-        image = to_float(pixels.unsqueeze(0)).to(next(self.model.parameters()).device)
-        found = explain(self.model, image)
-        units = {deformation.feature: deformation.units for deformation in found.deformations}
+        explanation = explain(self.model, to_float(pixels.to(self.model.device)))
+        capsules = explanation.capsules.tolist()
         return {
             "pixels": base64.b64encode(pixels.contiguous().numpy().tobytes()).decode(),
-            "class_index": found.class_index,
-            "rival_index": found.rival_index,
-            "scores": found.scores,
-            "verdict": found.verdict,
-            "words": found.words,
-            "capsule": [CENTRE + units[feature] * unit(self.model) for feature in range(len(units))],
-            "deformations": [
-                {"feature": each.feature, "units": each.units, "change": each.change} for each in found.deformations
-            ],
+            "class_index": explanation.class_index,
+            "rival_index": explanation.rival_index,
+            "scores": explanation.scores,
+            "verdict": explanation.verdict,
+            "words": explanation.words,
+            "capsule": capsules[explanation.class_index],
+            "deformations": explanation.to_json()["deformations"],
             "label": label,
-            "label_capsule": None if label is None else self._capsule(image, label),
+            "label_capsule": None if label is None else capsules[label],
         }
-
-    @torch.no_grad()
-    def _capsule(self, image: Tensor, class_index: int) -> list[float]:
-        with evaluating(self.model):
-            return self.model.capsules(image)[0, class_index].tolist()
 
 
 def check_pixels(content: bytes) -> None:
@@ -92,7 +83,7 @@ def check_pixels(content: bytes) -> None:
 
 def describe_run_and_model(run: Run, model: Model, names: ComponentNames) -> dict[str, Any]:
     """What both the served page and the static one begin with."""
-    result = run.result if run.is_finished else {}
+    result = run.read_result() if run.is_finished else {}
     try:
         given, complaint = names.read(), None
     except ValueError as error:
@@ -100,7 +91,7 @@ def describe_run_and_model(run: Run, model: Model, names: ComponentNames) -> dic
     return {
         **describe_model(model),
         "run": f"{run.path.resolve().parent.name}/{run.path.resolve().name}",
-        "data": str(result.get("data") or run.config.data),
+        "data": str(result.get("data") or run.read_settings().data),
         "error": (result.get("test") or {}).get("error"),
         "epochs": result.get("epochs"),
         "names": given,

@@ -4,20 +4,18 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
-from hitnet.model import load
-from hitnet.training.run import find_runs
+from hitnet.errors import require
+from hitnet.runs.run import find_runs
 from hitnet.web.bundle import check_drawable
 
 PORT = 8421
 
 
 def require_server() -> None:
-    """A clear word where the extra packages are missing."""
-    if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
-        raise RuntimeError(f"the explorer needs {' and '.join(missing)}; install: pip install 'hitnet[explore]'")
+    """A clear error where the extra packages are missing."""
+    require("the explorer", ["starlette", "uvicorn"], "explore")
 
 
 def newest_run(folder: Path) -> Path | None:
@@ -25,7 +23,7 @@ def newest_run(folder: Path) -> Path | None:
     for run in reversed(find_runs(folder)):
         try:
             if run.is_finished:
-                check_drawable(load(run.path))
+                check_drawable(run.load_model())
                 return run.path
         except (OSError, ValueError, RuntimeError):  # the last where timm is missing
             continue
@@ -53,7 +51,9 @@ def bind(host: str, port: int | None) -> socket.socket:
     raise ValueError(f"cannot listen on {host}, port {port or PORT} ({reason}); choose another with --port")
 
 
-def serve(path: Path, host: str, port: int | None, browser: bool, say: Callable[[str], None]) -> None:
+def serve(
+    path: Path, host: str, port: int | None, browser: bool, say: Callable[[str], None], device: str = "cpu"
+) -> None:
     """Serve the explorer of a run until it is interrupted."""
     require_server()
     import uvicorn
@@ -61,7 +61,7 @@ def serve(path: Path, host: str, port: int | None, browser: bool, say: Callable[
     from hitnet.web.explorer import Explorer
     from hitnet.web.server import create_app, is_loopback, is_wildcard
 
-    explorer = Explorer(path)
+    explorer = Explorer(path, device)
     listening = bind(host, port)
     shown = "127.0.0.1" if is_wildcard(host) else f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"

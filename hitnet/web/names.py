@@ -1,11 +1,10 @@
 """Names that people give to components, kept in the run folder."""
 
-from pathlib import Path
 from threading import Lock
 
 from hitnet.files import read_json, write_json
+from hitnet.runs.run import Run
 
-FILE = "component-names.json"
 LONGEST = 40
 
 Names = dict[str, dict[str, str]]
@@ -14,8 +13,8 @@ Names = dict[str, dict[str, str]]
 class ComponentNames:
     """RUN/component-names.json: {class index: {component: name}}; a component means something else in every class."""
 
-    def __init__(self, folder: Path, classes: int, dims: int) -> None:
-        self.path, self.classes, self.dims = folder / FILE, classes, dims
+    def __init__(self, run: Run, classes: int, dims: int) -> None:
+        self.path, self.classes, self.dims = run.component_names_file, classes, dims
         self.lock = Lock()
 
     def read(self) -> Names:
@@ -28,9 +27,9 @@ class ComponentNames:
             of_class = content.get(index)
             if isinstance(of_class, dict):
                 fitting = {
-                    str(feature): of_class[str(feature)]
-                    for feature in range(self.dims)
-                    if is_name(of_class.get(str(feature)))
+                    str(component): of_class[str(component)]
+                    for component in range(self.dims)
+                    if is_name(of_class.get(str(component)))
                 }
                 if fitting:
                     kept[index] = fitting

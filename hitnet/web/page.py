@@ -6,8 +6,7 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from hitnet.model import load
-from hitnet.training.run import Run
+from hitnet.runs.run import Run
 from hitnet.web.bundle import pack_decoder
 from hitnet.web.explorer import describe_run_and_model
 from hitnet.web.names import ComponentNames
@@ -20,9 +19,10 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 
 def static_page(path: Path) -> str:
     """The whole page of a run as HTML that needs no server."""
-    run, model = Run.open(path), load(path)
+    run = Run.open(path)
+    model = run.load_model()
     weights = base64.b64encode(pack_decoder(model)).decode()
-    names = ComponentNames(run.path, model.head.num_classes, model.head.capsule_dim)
+    names = ComponentNames(run, model.head.num_classes, model.head.capsule_dim)
     description = _inside_script(json.dumps(describe_run_and_model(run, model, names), ensure_ascii=False))
     page = re.sub(r"[ ]*<!-- served -->.*?<!-- /served -->\n", "", _static("index.html"), flags=re.DOTALL)
     parts = {
@@ -35,9 +35,9 @@ def static_page(path: Path) -> str:
         ),
     }
     for place, content in parts.items():
-        before, found, after = page.partition(place)
-        assert found, f"index.html lacks {place}"
-        page = before + (found if place.startswith("<meta") else "") + content + after
+        before, separator, after = page.partition(place)
+        assert separator, f"index.html lacks {place}"
+        page = before + (separator if place.startswith("<meta") else "") + content + after
     return page
 
 

@@ -9,11 +9,10 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from hitnet.core.model import Model
 from hitnet.data import ImageSet, to_float
-from hitnet.interpret.verdicts import judge
-from hitnet.model import Model
-from hitnet.training.evaluation import data_for
-from hitnet.training.run import Run
+from hitnet.runs.reopen import data_for
+from hitnet.runs.run import Run
 
 BATCH = 64  # whoever asks about an image meanwhile waits for one of them
 LARGEST_PAGE = 100
@@ -34,11 +33,11 @@ class Scored:
 
 
 class TestSet:
-    """Loaded when it is first asked for. `state` is waiting, loading, scoring, ready or gone."""
+    """Loaded when it is first asked for. `phase` is waiting, loading, scoring, ready or gone."""
 
     def __init__(self, run: Run, model: Model, model_lock: Lock) -> None:
         self.run, self.model, self.model_lock = run, model, model_lock
-        self.state, self.message = "waiting", ""
+        self.phase, self.message = "waiting", ""
         self.images: ImageSet | None = None
         self.scored: list[Scored] = []
         self.start_lock = Lock()
@@ -46,8 +45,8 @@ class TestSet:
     def start(self) -> None:
         """Begin in the background, once."""
         with self.start_lock:
-            if self.state == "waiting":
-                self.state = "loading"
+            if self.phase == "waiting":
+                self.phase = "loading"
                 Thread(target=self._work, name="score test images", daemon=True).start()
 
     def image(self, index: int) -> tuple[Tensor, int]:
@@ -60,25 +59,25 @@ class TestSet:
 
     def page(self, show: str, class_index: int | None, offset: int, limit: int) -> dict[str, Any]:
         """Some of the images scored so far, with their pixels, and how far the scoring is."""
-        found = [
+        matching = [
             scored
             for scored in self.scored[:]
             if (class_index is None or scored.label == class_index) and _belongs(scored, show)
         ]
         if show == "mistakes":
-            found.sort(key=lambda scored: scored.score)  # the surest mistakes first
+            matching.sort(key=lambda scored: scored.score)  # the surest mistakes first
         elif show == "unknown":
-            found.sort(key=lambda scored: -scored.score)  # the farthest from every class first
-        chosen = found[offset : offset + limit]
+            matching.sort(key=lambda scored: -scored.score)  # the farthest from every class first
+        chosen = matching[offset : offset + limit]
         pixels = b""
         if chosen and self.images is not None:
             pixels = self.images.images[[scored.index for scored in chosen]].numpy().tobytes()
         return {
-            "state": self.state,
+            "phase": self.phase,
             "message": self.message,
             "done": len(self.scored),
             "total": 0 if self.images is None else len(self.images),
-            "matching": len(found),
+            "matching": len(matching),
             "images": [vars(scored) for scored in chosen],
             "pixels": base64.b64encode(pixels).decode(),
         }
@@ -87,19 +86,19 @@ class TestSet:
         try:
             images = data_for(self.run, self.model).test
         except Exception as error:  # whatever is wrong with the data, the rest of the page works
-            self.state, self.message = "gone", f"The test images of this run cannot be loaded: {error}"
+            self.phase, self.message = "gone", f"The test images of this run cannot be loaded: {error}"
             return
-        self.images, self.state = images, "scoring"
+        self.images, self.phase = images, "scoring"
         for start in range(0, len(images), BATCH):
             part = images.subset(torch.arange(start, min(start + BATCH, len(images))))
             self.scored += self._score(part, start)
             time.sleep(0.002)  # lets somebody else have the model's lock
-        self.state = "ready"
+        self.phase = "ready"
 
     def _score(self, part: ImageSet, start: int) -> list[Scored]:
         with self.model_lock:
-            scores = self.model.scores(to_float(part.images))
-        predicted, verdicts = self.model.head.decide(scores), judge(self.model, scores)
+            scores = self.model.scores(to_float(part.images.to(self.model.device))).cpu()
+        predicted, verdicts = self.model.head.decide(scores), self.model.head.verdicts(scores)
         own = scores.gather(1, predicted.unsqueeze(1)).squeeze(1)
         rows = zip(part.labels.tolist(), predicted.tolist(), own.tolist(), verdicts, strict=True)
         return [Scored(start + place, *row) for place, row in enumerate(rows)]

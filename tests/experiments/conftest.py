@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hitnet.experiments.protocol import SCALES, Protocol, Unit
+from hitnet.experiments.protocol import SCALES, Protocol, Trial
 from hitnet.files import write_json
-from hitnet.training.config import TrainConfig
-from hitnet.training.run import Run
+from hitnet.runs.run import Run
+from hitnet.settings import TrainConfig
 
 
 @pytest.fixture
@@ -18,11 +18,11 @@ def smoke(tmp_path: Path) -> Protocol:
 
 @pytest.fixture
 def pretend() -> Callable[..., Run]:
-    """Write a finished run without training it: pretend(unit, error=0.5)."""
+    """Write a finished run without training it: pretend(trial, error=0.5)."""
 
-    def write(unit: Unit, error: float, epochs: int = 2) -> Run:
-        run = Run(unit.path)
-        run.create(unit.config, {"processor": "abacus", "cores": 2, "device": "cpu", "torch": "2", "processes": 1})
+    def write(trial: Trial, error: float, epochs: int = 2) -> Run:
+        run = Run(trial.path)
+        run.create(trial.settings, {"processor": "abacus", "cores": 2, "device": "cpu", "torch": "2", "processes": 1})
         run.write_metrics([{"epoch": epoch + 1, "test_error": error + epochs - epoch - 1} for epoch in range(epochs)])
         test = {"error": error, "mistakes": round(100 * error), "images": 10_000}
         write_json(run.path / "result.json", {"test": test, "epochs": epochs, "seconds": 1.5, "parameters": 7})
@@ -32,18 +32,18 @@ def pretend() -> Callable[..., Run]:
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Callable[..., Unit]:
+def tiny(tmp_path: Path) -> Callable[..., Trial]:
     """A run that takes a second: tiny(seed=1, epochs=3, ...)."""
 
-    def make(out: Path = tmp_path / "out", **options: object) -> Unit:
+    def make(out: Path = tmp_path / "out", **options: object) -> Trial:
         usual = {"model": "lenet5", "width": 3, "train_images": 200, "batch_size": 50, "epochs": 3, "out": out}
-        return Unit("tiny", TrainConfig(**{**usual, **options}))  # type: ignore[arg-type]
+        return Trial("tiny", TrainConfig(**{**usual, **options}).resolve())  # type: ignore[arg-type]
 
     return make
 
 
 @pytest.fixture
-def lasting() -> Callable[[Unit], dict[str, bytes]]:
+def lasting() -> Callable[[Trial], dict[str, bytes]]:
     """What a run must come to, bit for bit, whatever happened on the way."""
     names = ("metrics.csv", "model/config.json", "model/model.safetensors")
-    return lambda unit: {name: (unit.path / name).read_bytes() for name in names}
+    return lambda trial: {name: (trial.path / name).read_bytes() for name in names}

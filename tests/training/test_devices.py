@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import hitnet
+from hitnet.settings import TrainConfig
 from hitnet.training import devices
-from hitnet.training.config import TrainConfig
 from hitnet.training.devices import Team, autocast, bfloat16_runs, choose_device, choose_precision, join_team
 
 CPU = torch.device("cpu")

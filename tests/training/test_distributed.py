@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny import snapshot
+from support.tiny import snapshot
 
 import hitnet
 from hitnet.files import read_json
-from hitnet.training.config import TrainConfig
-from hitnet.training.run import Run
+from hitnet.runs.run import Run
+from hitnet.settings import TrainConfig
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
@@ -66,8 +66,8 @@ def test_two_processes_follow_one(settings: Callable[..., TrainConfig], tmp_path
         assert ours["train_reconstruction"] == pytest.approx(theirs["train_reconstruction"], rel=0.1)
 
     # All processes measure the averaged model that the first one writes.
-    assert two.metrics[-1]["test_error"] == two.result["test"]["error"]
-    assert two.metrics[-1]["test_loss"] == pytest.approx(two.result["test"]["loss"], rel=1e-6)
+    assert two.metrics[-1]["test_error"] == two.read_result()["test"]["error"]
+    assert two.metrics[-1]["test_loss"] == pytest.approx(two.read_result()["test"]["loss"], rel=1e-6)
 
 
 @pytest.mark.usefixtures("no_pictures")

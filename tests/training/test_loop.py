@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import snapshot, write_squares
+from support.tiny import snapshot, write_squares
 
 import hitnet
+from hitnet.core.model import Loss, Model, create_model
 from hitnet.data import load_dataset, to_float
-from hitnet.model import Loss, Model, create_model
-from hitnet.training import loop
-from hitnet.training.config import TrainConfig
+from hitnet.runs import train as loop
+from hitnet.runs.run import Row, Run
+from hitnet.settings import TrainConfig
 from hitnet.training.evaluation import Evaluation, evaluate
 from hitnet.training.loop import TrainingStopped, learning_rate
-from hitnet.training.run import Row, Run
-from hitnet.training.watcher import Watcher
+from hitnet.training.watchers import Watcher
 
 Settings = Callable[..., TrainConfig]
 
@@ -65,7 +65,7 @@ def test_the_rate_changes_with_every_step_and_the_optimizer_gets_it(settings: Se
         run.create(config, {"data": job.data.fingerprint})
         loop._train(run, job, Reads())
     assert rates == pytest.approx([learning_rate(config, step / 3) for step in range(6)])
-    assert [row["learning_rate"] for row in run.metrics] == pytest.approx([rates[2], rates[5]])
+    assert [row["learning_rate"] for row in run.read_metrics()] == pytest.approx([rates[2], rates[5]])
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(settings: Settings, tmp_path: Path):
@@ -79,15 +79,15 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(settings: 
 
 def test_training_learns_the_squares(settings: Settings):
     run = hitnet.train(settings(epochs=12, norm_momentum=0.1, learning_rate=0.003))
-    assert run.metrics[-1]["train_loss"] < 0.5 * run.metrics[0]["train_loss"]
-    assert run.result["test"]["error"] < 10
+    assert run.read_metrics()[-1]["train_loss"] < 0.5 * run.read_metrics()[0]["train_loss"]
+    assert run.read_result()["test"]["error"] < 10
 
 
 @pytest.mark.parametrize("model", ["n1", "n2", "capsnet", "resnet18-hom"])
 def test_other_networks_train_through_the_same_loop(model: str, settings: Settings):
     run = hitnet.train(settings(model=model, width=8, epochs=1, train_images=12))
-    assert math.isfinite(run.metrics[0]["test_loss"])
-    assert run.result["model"] == model
+    assert math.isfinite(run.read_metrics()[0]["test_loss"])
+    assert run.read_result()["model"] == model
 
 
 def test_the_test_images_change_nothing_but_the_test_numbers(settings: Settings, tmp_path: Path):
@@ -96,10 +96,10 @@ def test_the_test_images_change_nothing_but_the_test_numbers(settings: Settings,
     first, second = hitnet.train(config), hitnet.train(replace(config, data=str(others)))
     assert weights(first) == weights(second)
     without_test = [
-        [{k: v for k, v in row.items() if "test" not in k} for row in run.metrics] for run in (first, second)
+        [{k: v for k, v in row.items() if "test" not in k} for row in run.read_metrics()] for run in (first, second)
     ]
     assert without_test[0] == without_test[1]
-    assert first.result["test"] != second.result["test"]
+    assert first.read_result()["test"] != second.read_result()["test"]
 
 
 def test_the_average_of_the_weights_equals_a_naive_running_average(settings: Settings):
@@ -178,8 +178,8 @@ def test_patience_stops_and_keeps_the_best_epoch(settings: Settings, monkeypatch
     monkeypatch.setattr(loop, "evaluate", scripted)
     watcher = Keeps()
     run = hitnet.train(settings(validation=0.2, patience=2, epochs=20), watcher=watcher)
-    assert [row["validation_error"] for row in run.metrics] == [50, 30, 20, 20, 40]
-    assert (run.result["epochs"], run.result["kept_epoch"]) == (5, 3)
+    assert [row["validation_error"] for row in run.read_metrics()] == [50, 30, 20, 20, 40]
+    assert (run.read_result()["epochs"], run.read_result()["kept_epoch"]) == (5, 3)
     for name, value in hitnet.load(run.path).state_dict().items():
         torch.testing.assert_close(value, watcher.epochs[2][name], rtol=0, atol=0)
 
@@ -205,7 +205,7 @@ class TestALossThatIsNotFinite:
             hitnet.train(config)
         run = Run.named(config, "squares")
         assert str(run.path) in str(stopped.value)
-        assert [row["epoch"] for row in run.metrics] == [1]
+        assert [row["epoch"] for row in run.read_metrics()] == [1]
         monkeypatch.setattr(Model, "loss", real)
         assert weights(loop.resume(run.path)) == weights(uninterrupted)
 
@@ -238,7 +238,7 @@ class TestALossThatIsNotFinite:
         ({"model": "lenet-hom"}, "there is no model 'lenet-hom'; did you mean 'lenet5-hom'"),
         ({"train_images": 2}, "3 classes"),
         ({"device": "gpu"}, "device 'gpu' cannot be used"),
-        ({"data": "mnst"}, "did you mean mnist"),
+        ({"data": "mnst"}, "did you mean 'mnist'"),
         ({"hit_radius": 2.0}, "hit_radius < miss_radius"),
         ({"miss_radius": math.inf}, "hit_radius < miss_radius"),
         ({"norm_momentum": 5.0}, r"norm_momentum must lie in \(0, 1\], got 5.0"),

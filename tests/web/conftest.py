@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from explorer_runs import fake_run, serving
 from starlette.testclient import TestClient
+from support.explorer_runs import fake_run, serving
 
-from hitnet.model import create_model
-from hitnet.training.config import TrainConfig
-from hitnet.training.loop import train
+from hitnet.core.model import create_model
+from hitnet.runs.train import train
+from hitnet.settings import TrainConfig
 from hitnet.web.explorer import Explorer
 from hitnet.web.server import create_app
 

@@ -1,21 +1,30 @@
-"""What was learned, without any image: prototypes, and how each component deforms them."""
+"""What the decoder draws: prototypes and how they came to be, deformations by each component, hybrid images."""
 
+import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from PIL import Image
 from torch import Tensor
 
-from hitnet.interpret.figures.canvas import BLUE, GREY, frame, shortened, show, show_pixels, tile
-from hitnet.interpret.prototypes import CENTRE, all_deformations, deformations, sweep_values, unit
-from hitnet.interpret.statistics import Quality
-from hitnet.model import Model
+from hitnet.core.layer import CENTRE
+from hitnet.core.model import Model
+from hitnet.data import HybridAugmentation
+from hitnet.files import write_bytes
+from hitnet.interpret.figures.canvas import BLUE, GREY, ORANGE, drawing, frame, shortened, show, show_pixels, tile
+from hitnet.interpret.prototypes import all_deformations, deformations, sweep_values
+from hitnet.interpret.quality import Quality
 
 CELL = 0.55  # inches a picture of a sweep is wide
 GAP = 2  # pixels between two
 LONGEST = 32  # rows one below the other; more stand side by side
+SECONDS, LONGEST_FILM, LAST = 0.5, 20.0, 2.0  # of a frame, of all frames at most, of the last frame
+HYBRIDS, HYBRID_COLUMNS, HYBRID_ROWS = 23, 6, 4
 
 
 def image_grid(images: Tensor, titles: Sequence[str], title: str) -> Figure:
@@ -36,10 +45,29 @@ def image_grid(images: Tensor, titles: Sequence[str], title: str) -> Figure:
     return figure
 
 
+def save_evolution(
+    evolution: Iterable[tuple[int, Tensor]], class_names: Sequence[str], title: str, path: Path, dpi: int = 80
+) -> Path:
+    """A GIF of (epoch, prototypes), one frame an epoch."""
+    frames = []
+    for epoch, pictures in evolution:
+        canvas = FigureCanvasAgg(image_grid(pictures, class_names, f"{title}: epoch {epoch}"))
+        canvas.figure.set_dpi(dpi)
+        with drawing(canvas.figure):
+            canvas.draw()
+        frames.append(Image.frombytes("RGBA", canvas.get_width_height(), bytes(canvas.buffer_rgba())).convert("RGB"))
+    milliseconds = [round(1000 * min(SECONDS, LONGEST_FILM / len(frames)))] * len(frames)
+    milliseconds[-1] = round(1000 * LAST)
+    content = io.BytesIO()
+    frames[0].save(content, "GIF", save_all=True, append_images=frames[1:], duration=milliseconds, loop=0)
+    write_bytes(path, content.getvalue())
+    return path
+
+
 def class_page(model: Model, class_index: int, quality: Quality | None = None) -> Figure:
     """One class of the atlas: each component swept in a row, the one that explains most first."""
     order = range(model.head.capsule_dim) if quality is None else quality.by_importance
-    labels = [_component(feature, quality) for feature in order]
+    labels = [_label(component, quality) for component in order]
     name = model.config.class_names[class_index]
     pictures = all_deformations(model, class_index)[torch.tensor([*order])]
     added = "" if quality is None else "; beside its name: what it adds to the explained variation within classes"
@@ -47,11 +75,34 @@ def class_page(model: Model, class_index: int, quality: Quality | None = None) -
     return _sweep_grid(model, pictures, labels, f"“{name}” and its deformations", note)
 
 
-def component_sweep(model: Model, feature: int) -> Figure:
+def component_sweep(model: Model, component: int) -> Figure:
     """One component swept, for each class."""
-    pictures = torch.stack([deformations(model, index, feature) for index in range(model.head.num_classes)])
+    pictures = torch.stack([deformations(model, index, component) for index in range(model.head.num_classes)])
     labels = [shortened(name) for name in model.config.class_names]
-    return _sweep_grid(model, pictures, labels, f"component {feature} in each class", "One class in each row.")
+    return _sweep_grid(model, pictures, labels, f"component {component} in each class", "One class in each row.")
+
+
+def hybrid_preview(augment: HybridAugmentation, image: Tensor, label: int, generator: torch.Generator) -> Figure:
+    """What the decoder draws of one image and 23 modifications of it; beside it the same with the image's details.
+
+    image: (channels, height, width).
+    """
+    labels = torch.full((HYBRIDS,), label, device=image.device)
+    made = augment.make(image.expand(HYBRIDS, -1, -1, -1), labels, generator)
+    drawn = torch.cat([made.reconstruction[:1], made.modified])
+    detailed = torch.cat([image.unsqueeze(0), made.images])
+    figure = Figure(figsize=(9.2, 3.6))
+    name = augment.model.config.class_names[label]
+    figure.suptitle(f"“{name}”: every component moved by up to {augment.tweak:.3g}", y=1.02, fontsize=11)
+    for axes, pictures, title in (
+        (figure.add_axes((0.01, 0, 0.48, 0.88)), drawn, "reconstruction (framed) and 23 modified"),
+        (figure.add_axes((0.51, 0, 0.48, 0.88)), detailed, "original (framed) and 23 with its details"),
+    ):
+        show_pixels(axes, tile(pictures.unflatten(0, (HYBRID_ROWS, HYBRID_COLUMNS)), GAP))
+        axes.set_title(title, fontsize=9.5)
+        axes.set_axis_off()
+        frame(axes, (-GAP / 2, -GAP / 2), image.shape[2] + GAP, image.shape[1] + GAP, ORANGE)
+    return figure
 
 
 def _sweep_grid(model: Model, pictures: Tensor, labels: Sequence[str], title: str, note: str) -> Figure:
@@ -74,7 +125,7 @@ def _sweep_grid(model: Model, pictures: Tensor, labels: Sequence[str], title: st
         )
         _draw_sweeps(figure.add_axes(place), model, pictures[part], labels[part])
     figure.text(0.5, 1 - 0.06 / size[1], title, ha="center", va="top", fontsize=12)
-    scale = f"On top: how far from the centre, in units of m/√n = {unit(model):.3g}."
+    scale = f"On top: how far from the centre, in units of m/√n = {model.head.unit:.3g}."
     figure.text(0.5, 1 - 0.33 / size[1], f"{note}\n{scale}", ha="center", va="top", fontsize=7.5, color=GREY)
     return figure
 
@@ -89,7 +140,7 @@ def _draw_sweeps(axes: Any, model: Model, pictures: Tensor, labels: Sequence[str
     for row, label in enumerate(labels):
         place = row * (height + GAP) + (height - 1) / 2
         axes.text(-0.3 * width, place, label, ha="right", va="center", fontsize=8)
-    units = (sweep_values(model, steps) - CENTRE) / unit(model)
+    units = (sweep_values(model, steps) - CENTRE) / model.head.unit
     for column, value in enumerate(units.tolist()):
         words = "prototype" if column == middle else f"{value:+.2g}".replace("-", "−")
         colour = BLUE if column == middle else "black"
@@ -97,9 +148,9 @@ def _draw_sweeps(axes: Any, model: Model, pictures: Tensor, labels: Sequence[str
         axes.text(place, -0.18 * height, words, ha="center", va="bottom", fontsize=7.5, color=colour)
 
 
-def _component(feature: int, quality: Quality | None) -> str:
+def _label(component: int, quality: Quality | None) -> str:
     if quality is None:
-        return f"component {feature}"
-    if feature in quality.dead:
-        return f"c{feature}   dead"
-    return f"c{feature}   {round(100 * quality.component_gain[feature], 1) + 0:.1f} %".replace("-", "−")
+        return f"component {component}"
+    if component in quality.dead:
+        return f"c{component}   dead"
+    return f"c{component}   {round(100 * quality.component_gain[component], 1) + 0:.1f} %".replace("-", "−")

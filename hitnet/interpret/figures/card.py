@@ -27,33 +27,33 @@ NAMED = 12  # classes named on the rim: the nearest ones
 OPENING = math.radians(36)  # a wedge without classes, for the names of the rings
 
 
-def decision_card(found: Explanation) -> Figure:
+def decision_card(explanation: Explanation) -> Figure:
     """Image, prototype, what was added to it, what is left, and where every class landed."""
     figure = Figure(figsize=(WIDTH, HEIGHT))
-    words = "\n".join(textwrap.wrap(found.words, 105))
+    words = "\n".join(textwrap.wrap(explanation.words, 105))
     figure.text(0.5, 1 - 0.15 / HEIGHT, words, ha="center", va="top", fontsize=12.5, linespacing=1.4)
 
     top = 1.05
-    name = f"“{shortened(found.class_name, 11)}”"
-    reach = max(0.25, float(found.residual.mean(0).abs().max()))
-    show(_axes(figure, 0, top, "the image"), found.image)
-    show(_axes(figure, 1, top, f"prototype\nof {name}", BLUE), found.prototype)
-    show(_axes(figure, 2, top, "deformed:\nreconstruction"), found.reconstruction)
-    show_difference(_axes(figure, 3, top, "what is left:\nresidual"), found.residual, reach)
-    rival = f"“{shortened(found.rival_name, 11)}”"
-    show(_axes(figure, 4, top, f"next best:\n{rival}", ORANGE), found.rival_prototype)
+    name = f"“{shortened(explanation.class_name, 11)}”"
+    reach = max(0.25, float(explanation.residual.mean(0).abs().max()))
+    show(_axes(figure, 0, top, "the image"), explanation.image)
+    show(_axes(figure, 1, top, f"prototype\nof {name}", BLUE), explanation.prototype)
+    show(_axes(figure, 2, top, "deformed:\nreconstruction"), explanation.reconstruction)
+    show_difference(_axes(figure, 3, top, "what is left:\nresidual"), explanation.residual, reach)
+    rival = f"“{shortened(explanation.rival_name, 11)}”"
+    show(_axes(figure, 4, top, f"next best:\n{rival}", ORANGE), explanation.rival_prototype)
 
-    strongest = found.deformations[:STRONGEST]
+    strongest = explanation.deformations[:STRONGEST]
     _heading(figure, 2.45, "What deforms the prototype most: single components, in units of m/√n from the centre")
-    _draw_deformations(figure, strongest, found.prototype)
+    _draw_deformations(figure, strongest, explanation.prototype)
     legend = "Orange: brighter than the prototype (residual: than the reconstruction). Blue: darker."
     _heading(figure, HEIGHT - 0.24, legend, size=8, colour=GREY)
 
     target = figure.add_axes((6.75 / WIDTH, 0.1 / HEIGHT, 4.6 / WIDTH, 4.75 / HEIGHT))
-    if found.verdict is None:
-        _draw_bars(target, found)
+    if explanation.verdict is None:
+        _draw_bars(target, explanation)
     else:
-        _draw_rings(target, found)
+        _draw_rings(target, explanation)
     return figure
 
 
@@ -74,45 +74,48 @@ def _draw_deformations(figure: Figure, strongest: list[Deformation], prototype: 
     reach = max(0.1, *(float(change.mean(0).abs().max()) for change in changes))
     for column, (deformation, change) in enumerate(zip(strongest, changes, strict=True)):
         units = f"{round(deformation.units, 1) + 0:+.1f}".replace("-", "−")
-        show(_axes(figure, column, 2.98, f"c{deformation.feature}: {units} units"), deformation.picture)
+        show(_axes(figure, column, 2.98, f"c{deformation.component}: {units} units"), deformation.picture)
         below = f"changes {100 * deformation.change:.1f} %"
         show_difference(_axes(figure, column, 4.4, below), change, reach)
 
 
-def _draw_rings(axes: Any, found: Explanation) -> None:
+def _draw_rings(axes: Any, explanation: Explanation) -> None:
     """Distance from the centre for every class. The radius grows with its square root, or the hit zone were a dot."""
-    farthest = math.sqrt(len(found.deformations)) / 2
+    farthest = math.sqrt(len(explanation.deformations)) / 2
 
     def radius(distance: float) -> float:
         return math.sqrt(min(distance, farthest) / farthest)
 
     # Capsules of three components or fewer cannot get as far as the miss zone.
-    outside = PALE_GREY if found.miss_radius < farthest else "white"
+    outside = PALE_GREY if explanation.miss_radius < farthest else "white"
     axes.add_patch(Circle((0, 0), 1, facecolor=outside, edgecolor=GREY, linewidth=0.6))
-    words = {found.hit_radius: f"hit ≤ {found.hit_radius:g}", found.miss_radius: f"miss ≥ {found.miss_radius:g}"}
-    rim = radius(found.miss_radius)
-    between = [ring for ring in (0.6, 0.3) if radius(found.hit_radius) + 0.1 < radius(ring) < rim - 0.1]
-    for distance in (found.miss_radius, *between):
+    words = {
+        explanation.hit_radius: f"hit ≤ {explanation.hit_radius:g}",
+        explanation.miss_radius: f"miss ≥ {explanation.miss_radius:g}",
+    }
+    rim = radius(explanation.miss_radius)
+    between = [ring for ring in (0.6, 0.3) if radius(explanation.hit_radius) + 0.1 < radius(ring) < rim - 0.1]
+    for distance in (explanation.miss_radius, *between):
         if distance < farthest:
             style = {"linewidth": 1.4, "linestyle": "-"} if distance in words else {"linewidth": 0.6, "linestyle": ":"}
             axes.add_patch(Circle((0, 0), radius(distance), facecolor="white", edgecolor=GREY, **style))
             _name_ring(axes, radius(distance), words.get(distance, f"{distance:g}"), GREY)
-    axes.add_patch(Circle((0, 0), radius(found.hit_radius), facecolor=PALE_BLUE, edgecolor=BLUE, linewidth=1.4))
-    _name_ring(axes, radius(found.hit_radius), words[found.hit_radius], BLUE)
+    axes.add_patch(Circle((0, 0), radius(explanation.hit_radius), facecolor=PALE_BLUE, edgecolor=BLUE, linewidth=1.4))
+    _name_ring(axes, radius(explanation.hit_radius), words[explanation.hit_radius], BLUE)
     axes.plot(0, 0, marker="+", color=GREY, markersize=7, markeredgewidth=0.8)
 
-    order = found.ranking
+    order = explanation.ranking
     named = set(order[:NAMED])
     for slot, index in enumerate(_around_the_rim(order)):
         angle = OPENING / 2 + (slot + 0.5) * (2 * math.pi - OPENING) / len(order)
         x, y = math.sin(angle), math.cos(angle)
-        chosen, rival = index == found.class_index, index == found.rival_index
+        chosen, rival = index == explanation.class_index, index == explanation.rival_index
         colour = BLUE if chosen else ORANGE if rival else GREY
-        away = radius(found.scores[index])
+        away = radius(explanation.scores[index])
         if index in named:
             axes.plot([0, x], [0, y], color=colour, linewidth=0.5, alpha=0.5, zorder=2)
             side = "center" if abs(x) < 0.25 else "left" if x > 0 else "right"
-            name = f"{shortened(found.class_names[index], 10)}\n{found.scores[index]:.2f}"
+            name = f"{shortened(explanation.class_names[index], 10)}\n{explanation.scores[index]:.2f}"
             weight = "bold" if chosen or rival else "normal"
             style = {"ha": side, "va": "center", "fontsize": 8, "color": colour, "fontweight": weight}
             axes.text(1.07 * x, 1.09 * y, name, **style, linespacing=1.1)
@@ -138,14 +141,19 @@ def _around_the_rim(order: list[int]) -> list[int]:
     return [next(rest) if index is None else index for index in slots]
 
 
-def _draw_bars(axes: Any, found: Explanation) -> None:
+def _draw_bars(axes: Any, explanation: Explanation) -> None:
     """The best scores of a network that has no hit zone."""
-    best = found.ranking[:NAMED]
-    colours = [BLUE if index == found.class_index else ORANGE if index == found.rival_index else GREY for index in best]
-    axes.barh(range(len(best)), [found.scores[index] for index in best], color=colours, height=0.6)
-    axes.set_yticks(range(len(best)), [shortened(found.class_names[index]) for index in best], fontsize=8.5)
+    best = explanation.ranking[:NAMED]
+    colours = [
+        BLUE if index == explanation.class_index else ORANGE if index == explanation.rival_index else GREY
+        for index in best
+    ]
+    axes.barh(range(len(best)), [explanation.scores[index] for index in best], color=colours, height=0.6)
+    axes.set_yticks(range(len(best)), [shortened(explanation.class_names[index]) for index in best], fontsize=8.5)
     for place, index in enumerate(best):
-        axes.text(found.scores[index], place, f" {found.scores[index]:.2f}", va="center", fontsize=8, color=GREY)
+        axes.text(
+            explanation.scores[index], place, f" {explanation.scores[index]:.2f}", va="center", fontsize=8, color=GREY
+        )
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.tick_params(axis="x", labelsize=8)

@@ -8,8 +8,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from hitnet.core.loss import centripetal_loss, distance_to_centre
 from hitnet.interpret.figures.canvas import BLUE, GREY, ORANGE
-from hitnet.loss import centripetal_loss, distance_to_centre
 
 STEPS = 121
 

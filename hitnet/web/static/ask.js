@@ -164,9 +164,9 @@ export class Asking {
   showStrongest(found) {
     const { model, decoder, workbench } = this;
     find(".strongest", this.root).replaceChildren(
-      ...found.deformations.slice(0, STRONGEST).map(({ feature, units, change }) => {
+      ...found.deformations.slice(0, STRONGEST).map(({ component, units, change }) => {
         const capsule = new Array(model.dims).fill(0.5);
-        capsule[feature] = found.capsule[feature];
+        capsule[component] = found.capsule[component];
         const [before, after] = [0, 1].map(() => make("canvas", { class: "picture", "aria-hidden": "true" }));
         paint(before, decoder.prototype(found.class_index), model.shape);
         paint(after, decoder.draw(found.class_index, capsule), model.shape);
@@ -174,7 +174,7 @@ export class Asking {
           "li",
           { class: "deformation" },
           make("div", { class: "pair" }, before, make("span", { class: "arrow", "aria-hidden": "true" }, "→"), after),
-          make("strong", {}, workbench.nameOf(found.class_index, feature)),
+          make("strong", {}, workbench.nameOf(found.class_index, component)),
           make("span", {}, `${signed(units)} units, changes pixels by ${(100 * change).toFixed(1)} %`),
         );
       }),

@@ -26,9 +26,9 @@ export class Decoder {
       values.push(1);
     }
     const first = (decoder.indicator ? classes.length : 0) + classIndex * dims;
-    for (let feature = 0; feature < dims; feature++) {
-      places.push(first + feature);
-      values.push((capsule[feature] - decoder.offset) / decoder.scale);
+    for (let component = 0; component < dims; component++) {
+      places.push(first + component);
+      values.push((capsule[component] - decoder.offset) / decoder.scale);
     }
     let sums = addRows(this.layers[0], places, values);
     for (const layer of this.layers.slice(1)) {

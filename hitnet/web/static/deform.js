@@ -57,39 +57,39 @@ export class Workbench {
   }
 
   makeRows() {
-    this.rows = Array.from({ length: this.model.dims }, (_, feature) => this.makeRow(feature));
+    this.rows = Array.from({ length: this.model.dims }, (_, component) => this.makeRow(component));
     const [, height, width] = this.model.shape;
     this.root.style.setProperty("--ratio", height / width);
     this.root.style.setProperty("--frames", FRAMES);
   }
 
-  makeRow(feature) {
-    const label = `Component ${feature}`;
+  makeRow(component) {
+    const label = `Component ${component}`;
     const name = make("input", {
       class: "component-name", type: "text", maxlength: 40, placeholder: label, spellcheck: "false", autocomplete: "off",
-      "aria-label": `Name of component ${feature}`, readonly: !this.rename, tabindex: this.rename ? null : "-1",
+      "aria-label": `Name of component ${component}`, readonly: !this.rename, tabindex: this.rename ? null : "-1",
     });
     const units = make("span", { class: "component-units" });
     const value = make("input", {
-      class: "component-value", type: "number", step: "any", min: 0, max: 1, "aria-label": `Exact value of component ${feature}`,
+      class: "component-value", type: "number", step: "any", min: 0, max: 1, "aria-label": `Exact value of component ${component}`,
     });
     const strip = make("canvas", { class: "strip", "aria-hidden": "true" });
     const lens = make("canvas", { class: "lens", "aria-hidden": "true" });
     const slider = make("input", { class: "film-slider", type: "range", step: "any", "aria-label": label });
     const item = make(
       "li",
-      { class: "component", "data-component": feature },
+      { class: "component", "data-component": component },
       make("div", { class: "component-head" }, name, units, value),
       make("div", { class: "film" }, strip, lens, slider),
     );
-    slider.addEventListener("input", (event) => this.move(feature, Number(slider.value), event.timeStamp));
-    slider.addEventListener("keydown", (event) => this.step(feature, event));
-    slider.addEventListener("dblclick", () => this.move(feature, 0.5));
+    slider.addEventListener("input", (event) => this.move(component, Number(slider.value), event.timeStamp));
+    slider.addEventListener("keydown", (event) => this.step(component, event));
+    slider.addEventListener("dblclick", () => this.move(component, 0.5));
     value.addEventListener("change", () => {
       const typed = Number(value.value);
-      this.move(feature, value.value !== "" && Number.isFinite(typed) ? Math.min(1, Math.max(0, typed)) : this.capsule[feature]);
+      this.move(component, value.value !== "" && Number.isFinite(typed) ? Math.min(1, Math.max(0, typed)) : this.capsule[component]);
     });
-    name.addEventListener("change", () => this.keepName(feature, name));
+    name.addEventListener("change", () => this.keepName(component, name));
     name.addEventListener("keydown", (event) => event.key === "Enter" && name.blur());
     return { item, name, units, value, strip, lens, slider, shown: false, drawn: -1 };
   }
@@ -142,16 +142,16 @@ export class Workbench {
   }
 
   /** One component somewhere else; drawn with the next frame. */
-  move(feature, value, since = performance.now()) {
+  move(component, value, since = performance.now()) {
     cancelAnimationFrame(this.gliding);
-    this.capsule[feature] = value;
-    this.showRow(feature);
+    this.capsule[component] = value;
+    this.showRow(component);
     this.pressed ??= since;
     if (!this.frame) {
       this.frame = requestAnimationFrame(() => {
         this.frame = 0;
         this.paintNow();
-        this.paintLens(feature);
+        this.paintLens(component);
         this.canvas.dataset.latency = (performance.now() - this.pressed).toFixed(2);
         this.pressed = null;
       });
@@ -159,14 +159,14 @@ export class Workbench {
   }
 
   /** Arrow keys: a fiftieth of the range; with Shift a tenth of that. */
-  step(feature, event) {
+  step(component, event) {
     const direction = { ArrowRight: 1, ArrowUp: 1, PageUp: 5, ArrowLeft: -1, ArrowDown: -1, PageDown: -5 }[event.key];
     if (direction === undefined) return;
     event.preventDefault();
     const { low, high } = this.reach;
     const size = ((high - low) / 50) * (event.shiftKey ? 0.1 : 1);
-    const value = Math.min(high, Math.max(low, this.capsule[feature] + direction * size));
-    this.move(feature, Number(value.toFixed(6)), event.timeStamp);
+    const value = Math.min(high, Math.max(low, this.capsule[component] + direction * size));
+    this.move(component, Number(value.toFixed(6)), event.timeStamp);
   }
 
   /** Move all components at once, in a short film. */
@@ -179,7 +179,7 @@ export class Workbench {
       const passed = length ? Math.min(1, (performance.now() - begun) / length) : 1;
       const eased = 1 - (1 - passed) ** 3;
       this.capsule = passed === 1 ? [...target] : from.map((value, i) => value + eased * (target[i] - value));
-      this.rows.forEach((_, feature) => this.showRow(feature));
+      this.rows.forEach((_, component) => this.showRow(component));
       this.paintNow();
       if (passed < 1) this.gliding = requestAnimationFrame(advance);
       else this.paintLenses();
@@ -213,9 +213,9 @@ export class Workbench {
     box.style.setProperty("--at", place(distance));
   }
 
-  showRow(feature) {
-    const { slider, units, value, lens } = this.rows[feature];
-    const at = this.capsule[feature];
+  showRow(component) {
+    const { slider, units, value, lens } = this.rows[component];
+    const at = this.capsule[component];
     const { low, high } = this.reach;
     lens.style.setProperty("--at", Math.min(1, Math.max(0, (at - low) / (high - low))));
     const away = (at - 0.5) / this.model.unit;
@@ -230,20 +230,20 @@ export class Workbench {
   refreshRows() {
     this.generation++;
     const names = this.model.names[this.classIndex] ?? {};
-    this.rows.forEach((row, feature) => {
+    this.rows.forEach((row, component) => {
       row.slider.min = this.reach.low;
       row.slider.max = this.reach.high;
-      row.name.value = names[feature] ?? "";
-      this.showRow(feature);
+      row.name.value = names[component] ?? "";
+      this.showRow(component);
     });
     this.drawStrips();
   }
 
   /** Inside the frame: the prototype with this component alone where it is. */
-  paintLens(feature) {
+  paintLens(component) {
     const capsule = centre(this.model);
-    capsule[feature] = this.capsule[feature];
-    paint(this.rows[feature].lens, this.decoder.draw(this.classIndex, capsule), this.model.shape);
+    capsule[component] = this.capsule[component];
+    paint(this.rows[component].lens, this.decoder.draw(this.classIndex, capsule), this.model.shape);
   }
 
   async paintLenses() {
@@ -269,15 +269,15 @@ export class Workbench {
         .map((item) => Number(item.dataset.component))
         .filter((each) => this.rows[each].drawn !== generation);
       if (!waiting.length) return;
-      const feature = waiting.find((each) => this.rows[each].shown) ?? waiting[0];
-      const row = this.rows[feature];
+      const component = waiting.find((each) => this.rows[each].shown) ?? waiting[0];
+      const row = this.rows[component];
       row.drawn = generation;
       fit(row.strip, FRAMES * width, height);
       for (let frame = 0; frame < FRAMES; frame++) {
         await idle();
         if (generation !== this.generation) return;
         const capsule = centre(this.model);
-        capsule[feature] = low + ((high - low) * frame) / (FRAMES - 1);
+        capsule[component] = low + ((high - low) * frame) / (FRAMES - 1);
         paintStrip(row.strip, [this.decoder.draw(this.classIndex, capsule)], this.model.shape, frame);
       }
     }
@@ -285,14 +285,14 @@ export class Workbench {
 
   async sortRows() {
     const classIndex = this.classIndex;
-    let features = this.rows.map((_, feature) => feature);
+    let components = this.rows.map((_, component) => component);
     if (this.order === "effect") {
       const effects = await this.measureEffects(classIndex);
       if (classIndex !== this.classIndex || this.order !== "effect") return;
-      features = features.sort((first, second) => effects[second] - effects[first]);
+      components = components.sort((first, second) => effects[second] - effects[first]);
     }
     const now = [...this.list.children].map((item) => Number(item.dataset.component));
-    if (String(now) !== String(features)) this.list.replaceChildren(...features.map((feature) => this.rows[feature].item));
+    if (String(now) !== String(components)) this.list.replaceChildren(...components.map((component) => this.rows[component].item));
     this.list.dataset.order = this.order;
     this.drawStrips();
     this.paintLenses();
@@ -304,10 +304,10 @@ export class Workbench {
       const effects = [];
       const { low, high } = reaches(this.model)[0];
       let since = performance.now();
-      for (let feature = 0; feature < this.model.dims; feature++) {
+      for (let component = 0; component < this.model.dims; component++) {
         const [first, last] = [low, high].map((value) => {
           const capsule = centre(this.model);
-          capsule[feature] = value;
+          capsule[component] = value;
           return this.decoder.draw(classIndex, capsule);
         });
         effects.push(meanDifference(first, last));
@@ -321,11 +321,11 @@ export class Workbench {
     return this.effects.get(classIndex);
   }
 
-  async keepName(feature, input) {
-    const before = this.model.names[this.classIndex]?.[feature] ?? "";
+  async keepName(component, input) {
+    const before = this.model.names[this.classIndex]?.[component] ?? "";
     try {
-      this.model.names = await this.rename(this.classIndex, feature, input.value);
-      input.value = this.model.names[this.classIndex]?.[feature] ?? "";
+      this.model.names = await this.rename(this.classIndex, component, input.value);
+      input.value = this.model.names[this.classIndex]?.[component] ?? "";
       input.dataset.kept = "yes";
       setTimeout(() => delete input.dataset.kept, 1500);
     } catch {
@@ -333,8 +333,8 @@ export class Workbench {
     }
   }
 
-  nameOf(classIndex, feature) {
-    return this.model.names[classIndex]?.[feature] ?? `Component ${feature}`;
+  nameOf(classIndex, component) {
+    return this.model.names[classIndex]?.[component] ?? `Component ${component}`;
   }
 }
 

@@ -7,7 +7,7 @@ export function randomMoves(dims) {
 
 /** clip(modified + image − reconstruction, 0, 1), each component moved by `tweak` times its move. */
 export function hybrid(decoder, classIndex, capsule, image, moves, tweak) {
-  const moved = capsule.map((value, feature) => Math.min(1, Math.max(0, value + tweak * moves[feature])));
+  const moved = capsule.map((value, component) => Math.min(1, Math.max(0, value + tweak * moves[component])));
   const modified = decoder.draw(classIndex, moved);
   const reconstruction = decoder.draw(classIndex, capsule);
   return image.map((pixel, i) => Math.min(1, Math.max(0, pixel + modified[i] - reconstruction[i])));

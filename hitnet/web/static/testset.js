@@ -68,7 +68,7 @@ export class TestImages {
       return;
     }
     if (asked !== this.asked) return;
-    const busy = found.state === "loading" || found.state === "scoring";
+    const busy = found.phase === "loading" || found.phase === "scoring";
     this.progress.hidden = !busy;
     if (found.total) this.progress.value = found.done / found.total;
     else this.progress.removeAttribute("value");
@@ -89,9 +89,9 @@ export class TestImages {
       this.grid.replaceChildren(...found.images.map((image, place) => this.makeTile(image, pictures[place])));
     }
     const last = Math.min(this.offset + PAGE, found.matching);
-    const far = found.state === "scoring" ? `, ${found.done.toLocaleString("en")} of ${found.total.toLocaleString("en")} looked at` : "";
-    if (found.state === "gone") this.status.textContent = `${found.message} Draw or upload one instead.`;
-    else if (found.state === "loading") this.status.textContent = "Loading the test images …";
+    const far = found.phase === "scoring" ? `, ${found.done.toLocaleString("en")} of ${found.total.toLocaleString("en")} looked at` : "";
+    if (found.phase === "gone") this.status.textContent = `${found.message} Draw or upload one instead.`;
+    else if (found.phase === "loading") this.status.textContent = "Loading the test images …";
     else if (!found.matching) this.status.textContent = `There is none${far}.`;
     else this.status.textContent = `${this.offset + 1}–${last} of ${found.matching.toLocaleString("en")}${far}`;
     const none = !found.matching;

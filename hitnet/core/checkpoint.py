@@ -1,0 +1,78 @@
+"""A model as a folder: config.json says what it is, model.safetensors holds its weights. Neither can hold code.
+
+Or as one file: the weights, and the configuration in their metadata."""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import safetensors.torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from hitnet.files import parse_json, write_bytes, write_json
+from hitnet.settings import ModelConfig, read_model_config, revive_model_config
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+
+
+def write_checkpoint(folder: Path, config: ModelConfig, weights: dict[str, Tensor]) -> None:
+    """Both files of a model; the folder is made where it is missing."""
+    write_json(folder / CONFIG, asdict(config))
+    write_tensors(folder / WEIGHTS, weights)
+
+
+def read_checkpoint(path: Path) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """(configuration, weights) of a folder or of one file."""
+    if path.is_file():
+        weights, metadata = read_tensors(path)
+        if "config" not in metadata:
+            raise ValueError(f"{path} holds weights without a configuration; give the folder in which it lies")
+        return revive_model_config(parse_json(metadata["config"], path), path), weights
+    if not (path / CONFIG).is_file():
+        raise FileNotFoundError(f"there is no model in {path}: expected {CONFIG} and {WEIGHTS}; check the path")
+    return read_model_config(path / CONFIG), read_tensors(path / WEIGHTS)[0]
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """One safetensors file, atomically."""
+    separate = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    write_bytes(path, safetensors.torch.save(separate, metadata))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """(tensors, metadata) of a safetensors file, or an error that says what is wrong with it."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing; expected a safetensors file")
+    try:
+        with safe_open(os.fspath(path), framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path} is not a whole safetensors file ({error}); it is truncated, damaged or of another format, "
+            "and nothing of it was loaded"
+        ) from None
+
+
+def load_weights(module: nn.Module, weights: dict[str, Tensor], source: str) -> None:
+    """Load strictly: a weight that is missing, unknown or of another shape or kind is an error that names it."""
+    expected = module.state_dict()
+    names = sorted(expected.keys() | weights.keys())
+    if differing := [name for name in names if not _alike(expected.get(name), weights.get(name))]:
+        first = differing[0]
+        raise ValueError(
+            f"{source} holds the weights of another model: {len(differing)} of {len(expected)} differ, the first is "
+            f"{first}: expected {_described(expected.get(first))}, got {_described(weights.get(first))}"
+        )
+    module.load_state_dict(weights)
+
+
+def _alike(expected: Tensor | None, got: Tensor | None) -> bool:
+    """Whether one can take the place of the other: half precision for single, but no whole numbers for fractions."""
+    if expected is None or got is None or expected.shape != got.shape:
+        return False
+    return expected.is_floating_point() == got.is_floating_point() and not got.is_complex()
+
+
+def _described(weight: Tensor | None) -> str:
+    return "none" if weight is None else f"{tuple(weight.shape)} of {str(weight.dtype).removeprefix('torch.')}"

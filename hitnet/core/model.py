@@ -1,0 +1,253 @@
+"""A network is encoder -> head -> mask -> decoder; here they are put together, and made by name."""
+
+import fnmatch
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from hitnet.core import encoders, heads
+from hitnet.core.checkpoint import CONFIG, load_weights, read_checkpoint, write_checkpoint
+from hitnet.core.checks import check_images, check_labels, check_tensor
+from hitnet.core.decoder import PaperDecoder, StandardisedDecoder
+from hitnet.core.timm_encoder import PREFIX, TimmEncoder
+from hitnet.errors import nearest_or_raise
+from hitnet.settings import DecoderName, ModelConfig
+
+MODEL_FOLDER = "model"  # of a run
+TEST_BATCH = 128  # larger ones leave the CPU's caches: 512 take the compact networks half as long again
+
+
+class Output(NamedTuple):
+    """What a network says of a batch of images."""
+
+    capsules: Tensor
+    """(batch, classes, dims)"""
+    scores: Tensor
+    """(batch, classes); the head's decision says whether the lowest or the highest wins."""
+    reconstruction: Tensor | None
+    """(batch, channels, height, width), or None without a decoder."""
+
+
+class Loss(NamedTuple):
+    """The parts of a loss and their weighted sum, all of shape ()."""
+
+    total: Tensor
+    classification: Tensor
+    reconstruction: Tensor | None
+
+
+class Model(nn.Module):
+    """Encoder, head and, for capsules that draw, a decoder.
+
+    >>> net = create_model("hitnet", image_shape=(1, 28, 28), num_classes=10)
+    >>> out = net(torch.rand(2, 1, 28, 28), labels=torch.tensor([3, 7]))
+    >>> out.capsules.shape, out.scores.shape, out.reconstruction.shape
+    (torch.Size([2, 10, 16]), torch.Size([2, 10]), torch.Size([2, 1, 28, 28]))
+    """
+
+    def __init__(
+        self, encoder: encoders.Encoder, head: heads.Head, decoder: nn.Module | None, config: ModelConfig
+    ) -> None:
+        super().__init__()
+        self.encoder, self.head, self.decoder, self.config = encoder, head, decoder, config
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype
+
+    def forward(self, images: Tensor, labels: Tensor | None = None) -> Output:
+        """With `labels` the true class's capsule draws the reconstruction (training), otherwise the predicted one's."""
+        capsules = self.capsules(images)
+        scores = self.head.score(capsules)
+        if self.decoder is None:
+            return Output(capsules, scores, None)
+        drawn = self.head.decide(scores) if labels is None else labels
+        return Output(capsules, scores, self.decode(capsules, drawn))
+
+    def capsules(self, images: Tensor) -> Tensor:
+        """(batch, channels, height, width) -> (batch, classes, dims)."""
+        if self.config.image_shape is not None:
+            check_images(images, self.config.image_shape, self.dtype)
+        features = self.encoder(images)
+        # In full precision also under autocast: distances are compared with radii that bfloat16 cannot tell apart.
+        with torch.autocast(features.device.type, enabled=False):
+            return self.head(features.to(self.dtype))
+
+    def decode(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
+        """Draw one capsule of each image: (batch, classes, dims), (batch,) -> (batch, channels, height, width)."""
+        if self.decoder is None:
+            remedy = "image_shape=(channels, height, width)" if self.config.image_shape is None else "decoder='paper'"
+            raise ValueError(f"{self.config.name} has no decoder, so it cannot draw; create it with {remedy}")
+        expected = (self.head.num_classes, self.head.capsule_dim)
+        if capsules.dim() != 3 or capsules.shape[1:] != expected:
+            raise ValueError(
+                f"capsules must have shape (batch, {expected[0]}, {expected[1]}), got {tuple(capsules.shape)}"
+                "; a single capsule goes in at its class, zeros at the others"
+            )
+        check_labels(class_indices, *capsules.shape[:2])
+        return self.decoder(capsules, class_indices)
+
+    @torch.no_grad()
+    def draw(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
+        """One picture for each capsule, in evaluation mode: (batch, dims), (batch,) -> images."""
+        capsules, class_indices = capsules.to(self.device, self.dtype), class_indices.to(self.device)
+        # The decoder looks at one class's capsule only, so the other places can hold the same one.
+        everywhere = capsules.unsqueeze(1).expand(-1, self.head.num_classes, -1)
+        with evaluating(self):
+            return self.decode(everywhere, class_indices)
+
+    def all_capsules(self, images: Tensor, batch_size: int = TEST_BATCH) -> Tensor:
+        """`capsules` of any number of images, in evaluation mode, so many at a time: -> (count, classes, dims)."""
+        return self._of_parts(self.capsules, images, batch_size)
+
+    def scores(self, images: Tensor, batch_size: int = TEST_BATCH) -> Tensor:
+        """How each class fares with each image, likewise: -> (count, classes)."""
+        return self._of_parts(lambda part: self.head.score(self.capsules(part)), images, batch_size)
+
+    def predict(self, images: Tensor, batch_size: int = TEST_BATCH) -> Tensor:
+        """The class of each image, likewise: -> (count,)."""
+        return self.head.decide(self.scores(images, batch_size))
+
+    @torch.no_grad()
+    def _of_parts(self, compute: Callable[[Tensor], Tensor], images: Tensor, batch_size: int) -> Tensor:
+        check_tensor("images", images)
+        with evaluating(self):
+            return torch.cat([compute(part) for part in images.split(batch_size)])
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as a folder that `hitnet.load` reads."""
+        name = self.config.name
+        if name not in _MODELS and not name.startswith(PREFIX):
+            raise ValueError(
+                f"a {name} of your own cannot be rebuilt by name, so it makes no folder that hitnet.load could read; "
+                "keep net.state_dict() and build it again with with_hit_or_miss"
+            )
+        write_checkpoint(Path(path), self.config, self.state_dict())
+
+    def loss(self, out: Output, images: Tensor, labels: Tensor) -> Loss:
+        """How wrong `out` is; differentiate `.total`."""
+        classification = self.head.loss(out.scores, labels)
+        if out.reconstruction is None:
+            return Loss(classification, classification, None)
+        reconstruction = F.mse_loss(out.reconstruction, images)
+        return Loss(classification + self.config.reconstruction_weight * reconstruction, classification, reconstruction)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside, the former mode afterwards, of every part: a frozen one stays frozen."""
+    modes = [(part, part.training) for part in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+class Recipe(NamedTuple):
+    encoder: Callable[..., encoders.Encoder]
+    head: type[heads.Head]
+    decoder: DecoderName
+
+
+_DECODERS: dict[str, Callable[..., nn.Module]] = {"paper": PaperDecoder, "standardised": StandardisedDecoder}
+
+_MODELS = {
+    "hitnet": Recipe(encoders.PaperEncoder, heads.HitOrMissHead, "paper"),
+    "hitnet-fast": Recipe(encoders.FastEncoder, heads.HitOrMissHead, "standardised"),
+    "n1": Recipe(encoders.PaperEncoder, heads.N1Head, "none"),
+    "n2": Recipe(encoders.PaperEncoder, heads.N2Head, "paper"),
+    "n2b": Recipe(encoders.PaperEncoder, heads.N2bHead, "paper"),
+    "capsnet": Recipe(partial(encoders.PaperEncoder, final_relu=False), heads.CapsNetHead, "paper"),
+    "lenet5": Recipe(encoders.LeNet5, heads.SoftmaxHead, "none"),
+    "lenet5-hom": Recipe(encoders.LeNet5, heads.HitOrMissHead, "paper"),
+    "resnet18": Recipe(encoders.ResNet18, heads.SoftmaxHead, "none"),
+    "resnet18-hom": Recipe(encoders.ResNet18, heads.HitOrMissHead, "paper"),
+    "densenet40-12": Recipe(encoders.DenseNet40, heads.SoftmaxHead, "none"),
+    "densenet40-12-hom": Recipe(encoders.DenseNet40, heads.HitOrMissHead, "paper"),
+}
+
+
+def find_recipe(name: str) -> Recipe:
+    """How to make the network of this name; those of timm get a Hit-or-Miss head."""
+    if name.startswith(PREFIX):
+        return Recipe(partial(TimmEncoder, name.removeprefix(PREFIX)), heads.HitOrMissHead, "paper")
+    return _MODELS[nearest_or_raise(name, _MODELS, "model")]
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """The names `create_model` knows besides timm's, or those that match an fnmatch pattern.
+
+    >>> list_models("lenet*")
+    ['lenet5', 'lenet5-hom']
+    """
+    return [name for name in _MODELS if fnmatch.fnmatch(name, pattern)]
+
+
+def create_model(
+    name: str,
+    image_shape: tuple[int, int, int] = (1, 28, 28),
+    num_classes: int = 10,
+    capsule_dim: int = 16,
+    **options: Any,
+) -> Model:
+    """A new network by name, also timm/NAME; `options` are the other fields of `ModelConfig`.
+
+    >>> create_model("lenet5-hom", image_shape=(3, 32, 32), num_classes=5).predict(torch.rand(2, 3, 32, 32)).shape
+    torch.Size([2])
+    """
+    return build(
+        ModelConfig.from_options(
+            name=name, image_shape=image_shape, num_classes=num_classes, capsule_dim=capsule_dim, **options
+        )
+    )
+
+
+def build(config: ModelConfig) -> Model:
+    """The network that a configuration describes, with fresh weights."""
+    recipe = find_recipe(config.name)
+    if config.image_shape is None:
+        raise ValueError(f"{config.name} needs an image_shape, got None; give (channels, height, width)")
+    if config.width is not None and config.name.startswith(PREFIX):
+        raise ValueError(f"{config.name} has a width of its own, got {config.width}; choose another network of timm")
+    width = {} if config.width is None else {"width": config.width}
+    encoder = recipe.encoder(config.image_shape, **width)
+    head = recipe.head(encoder.num_features, config)
+    return Model(encoder, head, make_decoder(config, head, recipe.decoder), config)
+
+
+def load(path: str | Path) -> Model:
+    """A saved model, in evaluation mode: from the folder `Model.save` wrote, a run folder, or one safetensors file."""
+    place = Path(path)
+    if not (place / CONFIG).is_file() and (place / MODEL_FOLDER).is_dir():
+        place = place / MODEL_FOLDER
+    config, weights = read_checkpoint(place)
+    model = build(config)
+    load_weights(model, weights, str(place))
+    return model.eval()
+
+
+def make_decoder(config: ModelConfig, head: heads.Head, default: DecoderName) -> nn.Module | None:
+    """The decoder of the head's capsules that a configuration asks for, or the network's `default` one."""
+    kind = config.decoder or default
+    if kind == "none":
+        return None
+    if kind not in _DECODERS:
+        known = ", ".join([*_DECODERS, "none"])
+        raise ValueError(f"decoder must be one of {known}, got {kind!r}; leave it out for the network's own")
+    if config.image_shape is None:
+        raise ValueError("a decoder needs an image_shape, got None; give (channels, height, width)")
+    if kind == "standardised" and not head.in_hypercube:
+        raise ValueError(f"the standardised decoder needs capsules with a centre, {config.name} has none; use 'paper'")
+    return _DECODERS[kind](config.image_shape, head.num_classes, head.capsule_dim, config.hit_radius)

@@ -1,0 +1,185 @@
+"""How training images vary: whole-pixel shifts, mirror images, and deformations that a trained network makes."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from hitnet.core.checks import check_labels
+from hitnet.core.model import Model, evaluating, load
+from hitnet.data.dataset import Dataset
+
+
+def to_float(images: Tensor) -> Tensor:
+    """Bytes 0..255 as float32 in [0, 1], exactly x/255: any shape -> same."""
+    return images.float().div_(255)
+
+
+class Choices(NamedTuple):
+    """What is random about the images of an epoch, chosen for all of them at once; None where nothing is."""
+
+    offsets: Tensor | None
+    mirrored: Tensor | None
+
+    def of(self, start: int, stop: int) -> Choices:
+        """Those of some images."""
+        return Choices(*(None if chosen is None else chosen[start:stop] for chosen in self))
+
+
+@dataclass(frozen=True)
+class Variation:
+    """What happens to training images, in this order. Everything random comes from the generator of the run."""
+
+    shift: int = 0
+    """They move by up to so many whole pixels each way,"""
+    flip: bool = False
+    """half of them are mirrored,"""
+    hybrid: HybridAugmentation | None = None
+    """and a trained network deforms them,"""
+    hybrid_fraction: float = 1.0
+    """so much of each batch."""
+
+    def choose(self, count: int, generator: torch.Generator, device: torch.device) -> Choices:
+        """The random choices of an epoch of `count` images."""
+        # For the whole epoch at once: one copy to the device, and the same for any number of processes.
+        offsets = random_offsets(count, self.shift, generator).to(device) if self.shift else None
+        mirrored = random_coins(count, generator).to(device) if self.flip else None
+        return Choices(offsets, mirrored)
+
+    def apply(
+        self, images: Tensor, labels: Tensor, choices: Choices, generator: torch.Generator, rank: int = 0
+    ) -> Tensor:
+        """uint8 (batch, c, h, w), (batch,) -> the varied images as float32 in [0, 1]."""
+        if choices.offsets is not None:
+            images = move(images, choices.offsets, self.shift)
+        if choices.mirrored is not None:
+            images = mirror(images, choices.mirrored)
+        varied = to_float(images)
+        if self.hybrid is None:
+            return varied
+        # One number per batch: processes with different numbers of images leave the shared generator in the same state.
+        seed = int(torch.randint(2**62, (), generator=generator)) + rank
+        # The batch is shuffled, so its first images are a random choice.
+        count = round(self.hybrid_fraction * len(varied))
+        if count == 0:
+            return varied
+        deformed = self.hybrid(varied[:count], labels[:count], torch.Generator().manual_seed(seed))
+        return torch.cat([deformed, varied[count:]])
+
+
+# ---- shifts and mirror images, on the device of the batch, without a loop over images
+
+
+def shift(images: Tensor, limit: int, *, generator: torch.Generator) -> Tensor:
+    """Each image moved by up to `limit` whole pixels per axis, zeros moving in: (count, c, h, w) -> same."""
+    return move(images, random_offsets(len(images), limit, generator).to(images.device), limit)
+
+
+def flip(images: Tensor, *, generator: torch.Generator) -> Tensor:
+    """Each image mirrored left to right with probability one half: (count, c, h, w) -> same."""
+    return mirror(images, random_coins(len(images), generator).to(images.device))
+
+
+def random_offsets(count: int, limit: int, generator: torch.Generator) -> Tensor:
+    """Moves (down, right), uniform in {-limit..limit}: (count, 2)."""
+    if limit < 0:
+        raise ValueError(f"the limit of shifts must be 0 pixels or more, got {limit}")
+    return torch.randint(-limit, limit + 1, (count, 2), generator=generator, device=generator.device)
+
+
+def random_coins(count: int, generator: torch.Generator) -> Tensor:
+    """Fair coins: (count,) of bool."""
+    return torch.rand(count, generator=generator, device=generator.device) < 0.5
+
+
+def move(images: Tensor, offsets: Tensor, limit: int) -> Tensor:
+    """Images moved by their (down, right), at most `limit`: (count, c, h, w), (count, 2) -> (count, c, h, w)."""
+    count, channels, height, width = images.shape
+    down, right = (limit - offsets).unbind(1)
+    rows = down[:, None] + torch.arange(height, device=images.device)
+    columns = right[:, None] + torch.arange(width, device=images.device)
+    # One gather from the padded batch, still in bytes: a pixel's place in its own padded, flattened image.
+    place = (rows[:, :, None] * (width + 2 * limit) + columns[:, None, :]).view(count, 1, height * width)
+    padded = pad(images, (limit, limit, limit, limit)).flatten(2)
+    return padded.gather(2, place.expand(-1, channels, -1)).view_as(images)
+
+
+def mirror(images: Tensor, coins: Tensor) -> Tensor:
+    """Images whose coin is True mirrored left to right: (count, c, h, w), (count,) -> (count, c, h, w)."""
+    return torch.where(coins[:, None, None, None], images.flip(-1), images)
+
+
+# ---- hybrid augmentation: the network deforms what it understood of an image, and the image keeps its details
+
+
+class Hybrids(NamedTuple):
+    """New images and what they are made of, each (batch, channels, height, width)."""
+
+    images: Tensor
+    """clip(modified + original − reconstruction, 0, 1)"""
+    reconstruction: Tensor
+    """What the decoder draws from the images' own capsules."""
+    modified: Tensor
+    """What it draws after the capsules were moved."""
+
+
+class HybridAugmentation:
+    """Makes new training images with a trained network: (images, labels, generator) -> images.
+
+    Each component of the true class's capsule moves by at most `tweak`; m/√n if not given (the paper's 0.025).
+    """
+
+    def __init__(self, model: Model, tweak: float | None = None) -> None:
+        self.model, self.tweak = model, model.head.unit if tweak is None else tweak
+        if not 0 <= self.tweak < math.inf:
+            raise ValueError(f"tweak must be a number from 0 on, got {tweak}; the paper has 0.025")
+
+    def __call__(self, images: Tensor, labels: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return self.make(images, labels, generator).images
+
+    @torch.no_grad()
+    def make(self, images: Tensor, labels: Tensor, generator: torch.Generator | None = None) -> Hybrids:
+        """The new images together with both drawings."""
+        check_labels(labels, len(images), self.model.head.num_classes)
+        with evaluating(self.model):
+            capsules = self.model.capsules(images)
+        own = capsules[torch.arange(len(images), device=labels.device), labels.long()]
+        # Made where the generator lives, so that one seed gives the same images on every device.
+        device = None if generator is None else generator.device
+        moves = self.tweak * (2 * torch.rand(own.shape, generator=generator, device=device) - 1)
+        moved = self.model.head.nearest_possible(own + moves.to(own))
+        reconstruction, modified = self.model.draw(torch.cat([own, moved]), labels.repeat(2)).chunk(2)
+        # In this order nothing is lost to rounding where nothing moved.
+        return Hybrids((images + (modified - reconstruction)).clamp(0, 1), reconstruction, modified)
+
+
+def load_teacher(path: Path, data: Dataset) -> Model:
+    """The trained network that deforms images, frozen; it must draw images of the data's shape and classes."""
+    teacher = load(path)
+    if teacher.decoder is None:
+        raise ValueError(f"the teacher in {path}, {teacher.config.name}, has no decoder; take one that draws")
+    known, classes = teacher.config.image_shape, teacher.config.class_names
+    if known != data.image_shape:
+        raise ValueError(f"the teacher in {path} draws images of shape {known}, {data.name} has {data.image_shape}")
+    if classes != data.class_names:
+        raise ValueError(
+            f"the teacher in {path} knows other classes than {data.name}: {', '.join(classes[:5])}, … "
+            f"against {', '.join(data.class_names[:5])}, …; train it on the same classes"
+        )
+    return teacher.requires_grad_(False)
+
+
+def fingerprint(model: Model) -> str:
+    """16 hex digits that change with any weight."""
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(value.cpu().contiguous().numpy().data)
+    return digest.hexdigest()[:16]

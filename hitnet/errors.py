@@ -1,0 +1,34 @@
+"""Errors that name the remedy: the nearest name that exists, and the package that is missing. Without torch."""
+
+import difflib
+from collections.abc import Iterable
+from importlib.util import find_spec
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question with the nearest known name, and a space after it; nothing where none is near."""
+    spelled_alike = {_plain(each): each for each in known}
+    near = difflib.get_close_matches(_plain(name), spelled_alike, n=1, cutoff=0.5)
+    return f"did you mean {spelled_alike[near[0]]!r}? " if near else ""
+
+
+def nearest_or_raise(name: str, known: Iterable[str], what: str) -> str:
+    """The name itself if it is known, otherwise an error that suggests the nearest one."""
+    known = list(known)
+    if name in known:
+        return name
+    raise ValueError(f"there is no {what} {name!r}; {did_you_mean(name, known)}known: {', '.join(known)}")
+
+
+class MissingPackage(ImportError, RuntimeError):
+    """A package of one of hitnet's extras is not installed."""
+
+
+def require(what: str, packages: Iterable[str], extra: str) -> None:
+    """Refuse what needs packages that are not installed; `extra` is the one of hitnet's extras that brings them."""
+    if missing := [name for name in packages if find_spec(name) is None]:
+        raise MissingPackage(f"{what} needs {', '.join(missing)}; install: pip install 'hitnet[{extra}]'")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")

@@ -1,0 +1,57 @@
+"""Numbers about few runs: mean, deviation, and whether one mean lies below another."""
+
+import statistics
+from dataclasses import dataclass
+from typing import Literal
+
+from scipy import stats
+
+Conclusion = Literal["holds", "does not hold", "not decided at this scale"]
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The test errors of the runs of a cell, in %."""
+
+    values: tuple[float, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.values)
+
+    @property
+    def deviation(self) -> float | None:
+        """Between runs, with n − 1; a single run has none."""
+        return statistics.stdev(self.values) if self.count > 1 else None
+
+    def __str__(self) -> str:
+        spread = "" if self.deviation is None else f" ± {self.deviation:.3f}"
+        return f"{self.mean:.2f}{spread} ({self.count})"
+
+
+def welch(lower: Errors, higher: Errors) -> float | None:
+    """One-sided p of Welch's t test: how likely such a difference would be if `lower` were not the lower one.
+
+    None where it cannot be asked: fewer than two runs on a side, or no spread at all to measure the difference by.
+    """
+    if (not lower.deviation and not higher.deviation) or min(lower.count, higher.count) < 2:
+        return None
+    test = stats.ttest_ind(lower.values, higher.values, equal_var=False, alternative="less")
+    return float(test.pvalue)
+
+
+def sign_test(successes: int, trials: int) -> float:
+    """How likely so many successes or more would be if each were the toss of a coin."""
+    return float(stats.binomtest(successes, trials, alternative="greater").pvalue) if trials else 1.0
+
+
+def conclude(p: float | None) -> Conclusion:
+    """A claim holds if p is small, does not if the opposite's is, and is otherwise not decided."""
+    if p is None or LEVEL <= p <= 1 - LEVEL:
+        return "not decided at this scale"
+    return "holds" if p < LEVEL else "does not hold"

@@ -1,0 +1,105 @@
+"""Picture files answered: class, score and verdict of each, and a decision card that shows why."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
+
+from hitnet.core.heads import Verdict
+from hitnet.core.model import Model
+from hitnet.data import read_image, to_float
+from hitnet.files import write_json
+from hitnet.interpret.explanation import explain
+
+
+class Picture(NamedTuple):
+    """A picture file as the network takes it, (channels, height, width), or why it cannot be read."""
+
+    file: Path
+    image: Tensor | None
+    note: str | None
+    """How the picture was converted to the size and colours that the network knows."""
+    error: str | None
+
+
+def read_pictures(model: Model, files: Sequence[Path]) -> Iterator[Picture]:
+    """One after the other, in their order; an unreadable file does not stop the others."""
+    shape = model.config.image_shape
+    assert shape is not None
+    for file in files:
+        try:
+            pixels, note = read_image(file, shape)
+        except (OSError, ValueError) as error:
+            yield Picture(file, None, None, str(error))
+        else:
+            yield Picture(file, to_float(pixels.to(model.device)), note, None)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a network says of one file, or why it cannot say anything."""
+
+    file: str
+    class_name: str | None = None
+    score: float | None = None
+    """The distance to the centre for HitNet, where lower is surer; the head's own score for other networks."""
+    verdict: Verdict | None = None
+    note: str | None = None
+    error: str | None = None
+    accepted: bool | None = None
+    """Whether the image is usual enough for the run's calibration; None without one."""
+
+
+def predict_files(model: Model, files: Sequence[Path], threshold: float | None = None) -> list[Prediction]:
+    """One prediction for each file, in their order; it is accepted up to a `threshold` of the outlier score."""
+    return [_predict(model, picture, threshold) for picture in read_pictures(model, files)]
+
+
+def _predict(model: Model, picture: Picture, threshold: float | None) -> Prediction:
+    if picture.image is None:
+        return Prediction(str(picture.file), error=picture.error)
+    head, scores = model.head, model.scores(picture.image.unsqueeze(0))
+    index = int(head.decide(scores))
+    return Prediction(
+        str(picture.file),
+        class_name=model.config.class_names[index],
+        score=float(scores[0, index]),
+        verdict=head.verdicts(scores)[0],
+        note=picture.note,
+        accepted=None if threshold is None else float(head.outlier_score(scores)) <= threshold,
+    )
+
+
+@dataclass(frozen=True)
+class Card:
+    """Where the decision card of one file is and what it says, or why there is none."""
+
+    file: str
+    words: str | None = None
+    path: Path | None = None
+    note: str | None = None
+    error: str | None = None
+
+
+def write_cards(model: Model, files: Sequence[Path], folder: Path) -> list[Card]:
+    """FOLDER/<file>-card.png and .json for each file, in their order."""
+    from hitnet.interpret import figures  # matplotlib takes a while to load
+
+    cards = []
+    seen: Counter[str] = Counter()
+    for picture in read_pictures(model, files):
+        file = picture.file
+        if picture.image is None:
+            cards.append(Card(str(file), error=picture.error))
+            continue
+        explanation = explain(model, picture.image)
+        seen[file.stem] += 1
+        # Files of the same name may come from different folders.
+        name = f"{file.stem}-card" if seen[file.stem] == 1 else f"{file.stem}-card-{seen[file.stem]}"
+        path = figures.save(figures.decision_card(explanation), folder / f"{name}.png", dpi=120)
+        write_json(path.with_suffix(".json"), {"file": str(file), "note": picture.note, **explanation.to_json()})
+        cards.append(Card(str(file), explanation.words, path, picture.note))
+    return cards

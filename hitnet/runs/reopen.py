@@ -1,0 +1,136 @@
+"""A run opened again: its model, its data, and how good its drawings are."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from hitnet.core.model import Model, load
+from hitnet.data import Dataset, ImageSet, list_datasets, load_dataset
+from hitnet.data.folder import folder_name
+from hitnet.interpret.quality import Quality, measure
+from hitnet.runs.run import Run
+from hitnet.settings import RunSettings
+from hitnet.training.devices import choose_device
+
+
+@dataclass(frozen=True)
+class Reopened:
+    """A run and the model it kept."""
+
+    run: Run
+    model: Model
+
+    def title(self) -> str:
+        data = self.run.read_result()["data"] if self.run.is_finished else Path(self.run.read_settings().data).name
+        return f"{self.model.config.name} on {data}"
+
+    def load_data(self, source: str | None = None, data_dir: Path | None = None) -> Dataset:
+        """What it was trained on, or other images that fit."""
+        return data_for(self.run, self.model, source, data_dir)
+
+    def quality(self, data_dir: Path | None = None) -> Quality:
+        """As it was measured at the end of the run, or measured now."""
+        if self.run.is_finished and "quality" in (result := self.run.read_result()):
+            return Quality.from_json(result["quality"])
+        return measure(self.model, self.load_data(data_dir=data_dir).test.to(self.model.device)).quality
+
+
+def reopen(path: Path, device: str = "auto") -> Reopened:
+    """The run in a folder, with its model on a device."""
+    return Reopened(Run.open(path), load_model(path, device))
+
+
+def reopen_drawing(path: Path, device: str = "auto") -> Reopened:
+    """The same, if its network draws."""
+    return Reopened(Run.open(path), load_drawing(path, device))
+
+
+def load_model(path: Path, device: str = "auto") -> Model:
+    """The model of a run, or one that lies there itself, on a device."""
+    return load(path).to(choose_device(device))
+
+
+def load_drawing(path: Path, device: str = "auto") -> Model:
+    """The same, if it draws."""
+    model = load_model(path, device)
+    if model.decoder is None:
+        remedy = (
+            "--decoder standardised" if model.head.has_hit_zone else "--model hitnet-fast, or another with Hit-or-Miss"
+        )
+        raise ValueError(f"{model.config.name} in {path} has no decoder, so it cannot draw; train one with {remedy}")
+    return model
+
+
+def load_data(settings: RunSettings) -> Dataset:
+    """The data that settings name."""
+    return load_dataset(
+        settings.data,
+        data_dir=settings.data_dir,
+        image_size=settings.image_size,
+        test_fraction=settings.test_fraction,
+        skip_bad=settings.skip_bad,
+    )
+
+
+def data_for(
+    run: Run,
+    model: Model,
+    source: str | None = None,
+    data_dir: Path | None = None,
+    *,
+    test_fraction: float | None = 0.2,
+) -> Dataset:
+    """A run's own data as they were, or those of another `source`, if they fit its model.
+
+    test_fraction: of another source without a test part; None takes all of it, since nothing in it was trained on.
+    """
+    settings, expected, names = run.read_settings(), model.config.image_shape, model.config.class_names
+    if source is None or is_same_source(source, settings.data):
+        data = load_data(replace(settings, data_dir=data_dir or settings.data_dir))
+        # Of other images another test part would be drawn, with images that were trained on.
+        run.check_same({"data": data.fingerprint})
+    else:
+        size = expected[1:] if expected is not None else None
+        data = load_dataset(
+            source,
+            data_dir=data_dir or settings.data_dir,
+            image_size=size,
+            test_fraction=test_fraction,
+            skip_bad=settings.skip_bad,
+        )
+    if data.image_shape != expected or data.num_classes != len(names):
+        raise ValueError(
+            f"{run.path} knows {len(names)} classes of images of shape {expected}, got {data.num_classes} classes of "
+            f"{data.image_shape} in {data.name}; choose data of the same kind"
+        )
+    return data if data.class_names == names else _as_classes_of(run, data, names)
+
+
+def is_same_source(source: str, own: str) -> bool:
+    """Whether two sources are one, in whatever way a path is written; a data set's name is no path."""
+    if source == own or {source, own} & set(list_datasets()):
+        return source == own
+    return Path(source).expanduser().resolve() == Path(own).expanduser().resolve()
+
+
+def _as_classes_of(run: Run, data: Dataset, names: tuple[str, ...]) -> Dataset:
+    """Labels counted as the run counts them: by the classes' names, or by their order where no name is known."""
+    known = {folder_name(name): index for index, name in enumerate(names)}
+    indices = [known.get(folder_name(name)) for name in data.class_names]
+    if all(index is None for index in indices):
+        other = f"the classes of {data.name} have other names, {_listed(data.class_names)}"
+        return replace(data, notes=(*data.notes, f"{other}; taken in the order of the run's"))
+    if set(indices) != set(range(len(names))):
+        missing = [name for name, index in zip(data.class_names, indices, strict=True) if index is None]
+        raise ValueError(
+            f"{run.path} knows some classes of {data.name}, but not {_listed(tuple(missing))}; "
+            f"give them the names that it knows: {_listed(names)}"
+        )
+    place = torch.tensor(indices)
+    train, test = (ImageSet(part.images, place[part.labels]) for part in (data.train, data.test))
+    return replace(data, train=train, test=test, class_names=names)
+
+
+def _listed(names: tuple[str, ...], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")

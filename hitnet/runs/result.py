@@ -1,0 +1,58 @@
+"""The end of a run: its model measured, pictures drawn, and result.json as the last file."""
+
+from dataclasses import asdict
+from typing import Any
+
+from hitnet.core.model import Model
+from hitnet.files import write_json
+from hitnet.interpret.components import ComponentStatistics
+from hitnet.interpret.prototypes import prototypes
+from hitnet.interpret.quality import Measured, measure
+from hitnet.runs.run import Run
+from hitnet.training.evaluation import Evaluation, evaluate
+from hitnet.training.loop import Job
+
+
+def write_result(run: Run, job: Job) -> None:
+    """Measure the model that was kept, plot, and write the result; then what resuming needed can go."""
+    settings, state, data = job.settings, job.state, job.data
+    model, test = run.load_model().to(job.device), job.held_out["test"]
+    evaluation = evaluate(model, test)
+    drawings = measure(model, test) if model.decoder is not None else None
+    plot(run, model, evaluation, drawings)
+    result: dict[str, Any] = {
+        "data": data.name,
+        "model": settings.model,
+        "decoder": type(model.decoder).__name__ if model.decoder is not None else None,
+        "epochs": state.epoch,
+        "kept_epoch": state.best_epoch(settings.patience),
+        "seconds": round(state.seconds, 1),
+        "processor_seconds": round(state.processor_seconds, 1),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "notes": list(data.notes),
+        "test": evaluation.to_json(data.class_names),
+    }
+    if drawings is not None:
+        result["quality"] = drawings.quality.to_json()
+        result["components"] = None if drawings.summary is None else asdict(drawings.summary)
+    write_json(run.result_file, result)
+    run.remove_state()
+
+
+def plot(run: Run, model: Model, evaluation: Evaluation, drawings: Measured | None) -> None:
+    """RUN/plots: curves, confusion, and for networks that draw prototypes and components."""
+    from hitnet.interpret import figures  # matplotlib takes a while to load
+
+    names = model.config.class_names
+    title = f"{model.config.name} on {run.path.parent.name}"
+    figures.save(figures.curves(run.read_metrics(), title), run.plots_folder / "curves.png")
+    matrix = figures.confusion_matrix(
+        evaluation.confusion, names, f"{title}: {evaluation.mistakes} mistakes in {evaluation.count:,}"
+    )
+    figures.save(matrix, run.plots_folder / "confusion.png")
+    statistics: ComponentStatistics | None = None if drawings is None else drawings.statistics
+    if statistics is not None:
+        grid = figures.image_grid(prototypes(model), names, f"{title}: what each class looks like at its centre")
+        figures.save(grid, run.plots_folder / "prototypes.png")
+        histograms = figures.component_histograms(statistics, f"{title}: components of true-class capsules")
+        figures.save(histograms, run.plots_folder / "components.png")

@@ -1,0 +1,201 @@
+"""A run as a folder. `result.json` is written last: where it is, the run is finished."""
+
+import csv
+import io
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hitnet.core.checkpoint import WEIGHTS
+from hitnet.core.model import MODEL_FOLDER, Model, load
+from hitnet.files import is_leftover, new_folder, read_json, write_json, write_text
+from hitnet.settings import RunSettings, read_run_settings
+from hitnet.training.watchers import Row
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run on disk. Nobody else knows the names of the files in it.
+
+    args.json             the settings
+    env.json              versions, hardware, git, data
+    metrics.csv           one line per epoch
+    model/                config.json, model.safetensors
+    state.safetensors     what resuming needs; gone when the run is finished
+    plots/                pictures
+    snapshots/            the decoder after each epoch, with --snapshots
+    tensorboard/          curves and more, with --track
+    result.json           how it ended
+    calibration.json      which answers are refused, once `hitnet calibrate` has seen it
+    component-names.json  what people call the components
+    eval-DATA.json        what `hitnet eval` measured
+    explanations/         what `hitnet explain` wrote
+    """
+
+    path: Path
+
+    @property
+    def settings_file(self) -> Path:
+        return self.path / "args.json"
+
+    @property
+    def environment_file(self) -> Path:
+        return self.path / "env.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.csv"
+
+    @property
+    def model_folder(self) -> Path:
+        return self.path / MODEL_FOLDER
+
+    @property
+    def weights_file(self) -> Path:
+        return self.model_folder / WEIGHTS
+
+    @property
+    def state_file(self) -> Path:
+        return self.path / "state.safetensors"
+
+    @property
+    def plots_folder(self) -> Path:
+        return self.path / "plots"
+
+    @property
+    def snapshots_folder(self) -> Path:
+        return self.path / "snapshots"
+
+    @property
+    def tensorboard_folder(self) -> Path:
+        return self.path / "tensorboard"
+
+    @property
+    def result_file(self) -> Path:
+        return self.path / "result.json"
+
+    @property
+    def calibration_file(self) -> Path:
+        return self.path / "calibration.json"
+
+    @property
+    def component_names_file(self) -> Path:
+        return self.path / "component-names.json"
+
+    @property
+    def explanations_folder(self) -> Path:
+        return self.path / "explanations"
+
+    def evaluation_file(self, data: str) -> Path:
+        return self.path / f"eval-{data}.json"
+
+    def export_path(self, name: str) -> Path:
+        """Where an export goes if no other place is given."""
+        return self.path / name
+
+    @property
+    def records(self) -> tuple[Path, ...]:
+        """What tells how a run went, without its weights and pictures."""
+        return self.settings_file, self.environment_file, self.metrics_file, self.result_file
+
+    @classmethod
+    def named(cls, settings: RunSettings, data_name: str) -> "Run":
+        """Where a run with these settings belongs."""
+        return cls(settings.out / data_name / f"{settings.model.replace('/', '-')}-s{settings.seed}")
+
+    @classmethod
+    def open(cls, path: str | Path) -> "Run":
+        """A run that is there, finished or not."""
+        run = cls(Path(path))
+        if not run.exists:
+            raise FileNotFoundError(f"there is no run in {run.path}: expected args.json; `hitnet runs` lists the runs")
+        return run
+
+    @classmethod
+    def around(cls, source: Path) -> "Run":
+        """The folder for what is made of a run or of a model, be that a folder or one file."""
+        return cls(source if source.is_dir() else source.parent)
+
+    def create(self, settings: RunSettings, environment: dict[str, Any], *, overwrite: bool = False) -> None:
+        """Make the folder with its first two files; one that is there is never touched unasked."""
+        if not overwrite and self.path.is_dir() and any(self.path.iterdir()):
+            status = "finished" if self.is_finished else f"unfinished: go on with {self.resume_command}"
+            what = f"a run ({status})" if self.exists else "something that is not a run"
+            raise FileExistsError(
+                f"there is {what} in {self.path} already; "
+                "choose another --seed or --out, or replace it with --overwrite"
+            )
+        with new_folder(self.path, replace=True) as beside:
+            write_json(Run(beside).environment_file, environment)
+            write_json(Run(beside).settings_file, settings.to_json())
+
+    @property
+    def exists(self) -> bool:
+        return self.settings_file.is_file()
+
+    @property
+    def is_finished(self) -> bool:
+        return self.result_file.is_file()
+
+    @property
+    def resume_command(self) -> str:
+        """What to type to go on with this run."""
+        return f"hitnet train --resume {shlex.quote(str(self.path))}"
+
+    def check_same(self, fingerprints: dict[str, str]) -> None:
+        """Refuse to go on with another data set or teacher than the run began with."""
+        environment = self.read_environment()
+        for what, now in fingerprints.items():
+            if (before := environment.get(what)) != now:
+                raise ValueError(
+                    f"the {what} of {self.path} changed since it began (fingerprint {before}, now {now}); "
+                    f"bring the former {what} back, or start a new run"
+                )
+
+    def read_settings(self) -> RunSettings:
+        return read_run_settings(self.settings_file)
+
+    def read_environment(self) -> dict[str, Any]:
+        return read_json(self.environment_file)
+
+    def read_result(self) -> dict[str, Any]:
+        if not self.is_finished:
+            raise ValueError(f"{self.path} is not finished; go on with it: {self.resume_command}")
+        return read_json(self.result_file)
+
+    def read_metrics(self) -> list[Row]:
+        """One row for each epoch; none before the first has ended."""
+        if not self.metrics_file.is_file():
+            return []
+        with open(self.metrics_file, newline="") as file:
+            return [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
+
+    def write_metrics(self, rows: list[Row]) -> None:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_text(self.metrics_file, text.getvalue())
+
+    def load_model(self) -> Model:
+        return load(self.path)
+
+    def remove_state(self) -> None:
+        """A finished run is not resumed."""
+        self.state_file.unlink(missing_ok=True)
+
+
+def find_runs(folder: Path) -> list[Run]:
+    """All runs below a folder, oldest first."""
+    pattern = Run(folder).settings_file.name
+    files = sorted(folder.rglob(pattern), key=lambda file: file.stat().st_mtime)
+    return [Run(file.parent) for file in files if not is_leftover(file.parent)]
+
+
+def finished_neighbours(run: Run, most: int) -> Iterator[Run]:
+    """The finished runs that share a runs folder with this one, by name; nothing else of the disk is searched."""
+    pattern = f"*/[!.]*/{run.result_file.name}"
+    for file in sorted(run.path.resolve().parent.parent.glob(pattern))[:most]:
+        yield Run(file.parent)

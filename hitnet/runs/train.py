@@ -1,0 +1,138 @@
+"""Training, from settings to a finished run folder."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from hitnet.core.checkpoint import write_tensors
+from hitnet.data import Batches, Dataset, HybridAugmentation, Variation, split_training
+from hitnet.data.variation import fingerprint, load_teacher
+from hitnet.files import remove_leftovers
+from hitnet.runs.environment import describe_environment
+from hitnet.runs.reopen import load_data
+from hitnet.runs.result import write_result
+from hitnet.runs.run import Run
+from hitnet.settings import RunSettings, TrainConfig
+from hitnet.training.devices import choose_device, choose_precision, join_team
+from hitnet.training.loop import Job, TrainingStopped, train_epochs
+from hitnet.training.state import State
+from hitnet.training.watchers import Row, TensorBoard, Watcher
+
+Fingerprints = dict[str, str]
+"""What must be the same again when the run is resumed: data, and teacher if there is one."""
+
+
+def train(config: TrainConfig, *, watcher: Watcher | None = None, overwrite: bool = False) -> Run:
+    """Train a new network into a new run folder."""
+    with prepare(config.resolve()) as (job, fingerprints):
+        settings = job.settings
+        run = Run.named(settings, job.data.name)
+        if settings.teacher is not None and settings.teacher.resolve().is_relative_to(run.path.resolve()):
+            raise ValueError(f"{run.path} is the teacher itself and would be replaced; choose another --seed or --out")
+        watchers = _watchers(run, job, watcher)
+        if job.team.leads:
+            environment = describe_environment(job.device, job.precision, job.team.size, fingerprints)
+            run.create(settings, environment, overwrite=overwrite)
+        return _train(run, job, watchers)
+
+
+def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
+    """Go on with a run that was stopped, from its last whole epoch."""
+    run = Run.open(path)
+    if run.is_finished:
+        run.remove_state()  # a kill may have come just before
+        raise ValueError(f"{run.path} is finished, there is nothing to resume; see its result.json")
+    with prepare(run.read_settings()) as (job, fingerprints):
+        run.check_same(fingerprints)
+        job.state.restore(run.state_file)
+        if job.team.leads:
+            remove_leftovers(run.path)
+        return _train(run, job, _watchers(run, job, watcher))
+
+
+@contextmanager
+def prepare(settings: RunSettings) -> Iterator[tuple[Job, Fingerprints]]:
+    """All that can be wrong with settings and data comes to light here, before any file is written or replaced."""
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    device = choose_device(settings.device)
+    precision = choose_precision(settings.precision, device)
+    with join_team(device) as team:
+        data = load_data(settings)
+        state = State.fresh(settings, settings.model_config(data.image_shape, data.class_names), device)
+        if settings.snapshots and state.model.decoder is None:
+            raise ValueError(f"{settings.model} has no decoder, so there is nothing to keep; leave --snapshots out")
+        training, validation = split_training(
+            data.train.to(device), count=settings.train_images, validation=settings.validation, seed=settings.seed
+        )
+        fingerprints = {"data": data.fingerprint}
+        variation = _variation(settings, data, device, fingerprints)
+        batches = Batches(
+            training,
+            settings.batch_size,
+            variation=variation,
+            generator=state.generator,
+            rank=team.rank,
+            world_size=team.size,
+        )
+        held_out = {"test": data.test.to(device)}
+        if validation is not None:
+            held_out = {"validation": validation, **held_out}
+        yield Job(settings, data, batches, held_out, state, device, precision, team), fingerprints
+
+
+def _variation(settings: RunSettings, data: Dataset, device: torch.device, fingerprints: Fingerprints) -> Variation:
+    hybrid = None
+    if settings.teacher is not None:
+        teacher = load_teacher(settings.teacher, data).to(device)
+        fingerprints["teacher"] = fingerprint(teacher)
+        hybrid = HybridAugmentation(teacher)
+    shift = 0 if settings.augment == "none" else settings.shift
+    return Variation(shift, settings.flip, hybrid, settings.hybrid_fraction)
+
+
+class Recorder(Watcher):
+    """Writes what an epoch leaves into the run folder, the state last: with it, all else is there."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def started(self, job: Job) -> None:
+        self.job = job
+
+    def epoch_ended(self, row: Row) -> None:
+        settings, state, run = self.job.settings, self.job.state, self.run
+        model = state.kept_model
+        if state.best_epoch(settings.patience) == state.epoch:
+            model.save(run.model_folder)
+        if settings.snapshots:
+            assert model.decoder is not None
+            path = run.snapshots_folder / f"epoch-{state.epoch:04d}.safetensors"
+            write_tensors(path, model.decoder.state_dict(), {"epoch": str(state.epoch)})
+        run.write_metrics(state.rows)
+        state.save(run.state_file)
+
+
+def _watchers(run: Run, job: Job, watcher: Watcher | None) -> list[Watcher]:
+    """Who is told of each epoch, in this order; only the process that leads writes."""
+    watchers: list[Watcher] = [Recorder(run)] if job.team.leads else []
+    if job.settings.track == "tensorboard" and job.team.leads:
+        watchers.append(TensorBoard(run.tensorboard_folder))
+    return [*watchers, *([watcher] if watcher is not None else [])]
+
+
+def _train(run: Run, job: Job, watchers: list[Watcher]) -> Run:
+    for watcher in watchers:
+        watcher.opened(run.path)
+    try:
+        train_epochs(job, watchers)
+    except TrainingStopped as stop:
+        done = job.state.epoch
+        kept = f"the state after epoch {done} is kept in {run.path}" if done else "no epoch was finished"
+        raise TrainingStopped(f"{stop} ({kept})") from stop
+    if job.team.leads:
+        write_result(run, job)
+    job.team.wait()
+    return run

@@ -1,0 +1,56 @@
+"""A committee: several networks answer together, by the average of their distances to the centre.
+
+    python benchmarks/committee.py runs/mnist/hitnet-s0 runs/mnist/hitnet-fast-s? [--data-dir FOLDER] [--out FILE]
+
+All must be Hit-or-Miss networks of the same data. Every member has one vote; nobody is chosen. Writes OUT.md: the test
+error of each member, and of all together.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+
+import hitnet
+from hitnet.core.heads import HitOrMissHead
+from hitnet.data import to_float
+from hitnet.files import write_text
+from hitnet.runs.run import Run
+from hitnet.training.evaluation import data_for
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("results/committee"))
+    args = parser.parse_args()
+    rows, distances, fingerprints = [], [], set()
+    for path in args.runs:
+        run, model = Run.open(path), hitnet.load(path)
+        if not isinstance(model.head, HitOrMissHead):
+            parser.error(f"{path} is {model.config.name}, which has no distances to a centre; leave it out")
+        data = data_for(run, model, data_dir=args.data_dir)
+        fingerprints.add(data.fingerprint)
+        if len(fingerprints) > 1:
+            parser.error(f"{path} has other data than the runs before it; a committee answers one question")
+        distances.append(model.scores(to_float(data.test.images)))
+        decoder = (run.result["decoder"] or "none").removesuffix("Decoder").lower()
+        member = [model.config.name, decoder, str(run.config.seed), str(run.result["epochs"])]
+        rows.append([*member, error(distances[-1], data.test.labels)])
+    together = error(torch.stack(distances).mean(0), data.test.labels)
+    rows.append([f"**all {len(distances)} together**", "", "", "", f"**{together}**"])
+    lines = [["network", "decoder", "seed", "epochs", "test error, %"], ["---", "---", *["---:"] * 3], *rows]
+    text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    write_text(args.out.with_suffix(".md"), text)
+    print(text)
+
+
+def error(distances: torch.Tensor, labels: torch.Tensor) -> str:
+    """Of the class that is nearest to the centre, in percent."""
+    wrong = distances.argmin(1) != labels
+    return f"{100 * float(wrong.double().mean()):.2f}"
+
+
+if __name__ == "__main__":
+    main()

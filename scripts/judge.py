@@ -1,0 +1,89 @@
+"""What a network draws, judged by another one that was trained on its own: are prototypes and samples of their class?
+
+    python benchmarks/judge.py runs/mnist/lenet5-s0 runs/mnist/hitnet-s0 … [--per-class 1000] [--out results/judge]
+
+The first run is the judge, the others draw: all prototypes, and for each class random capsules whose components have
+the expected deviation m/√n, and half of it. Writes OUT.json and OUT.md.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import hitnet
+from hitnet.core.model import Model
+from hitnet.files import write_json, write_text
+from hitnet.interpret.prototypes import unit
+from hitnet.runs.run import Run
+
+
+def judge(judges: Model, path: Path, per_class: int) -> dict[str, Any]:
+    run, model = Run.open(path), hitnet.load(path)
+    classes = torch.arange(model.head.num_classes)
+    recognised = judges.predict(hitnet.prototypes(model)) == classes
+    features = run.result["features"]
+    return {
+        "model": model.config.name,
+        "decoder": run.result["decoder"],
+        "seed": run.config.seed,
+        "epochs": run.result["epochs"],
+        "test_error": run.result["test"]["error"],
+        "r2": run.result["quality"]["r2"],
+        "component_mean": features["mean"],
+        "component_deviation": features["deviation"],
+        "prototypes": int(recognised.sum()),
+        "mistaken": [model.config.class_names[index] for index in classes[~recognised]],
+        "samples": sampled(judges, model, per_class, unit(model)).tolist(),
+        "samples_half_spread": sampled(judges, model, per_class, unit(model) / 2).tolist(),
+    }
+
+
+def sampled(judges: Model, model: Model, per_class: int, spread: float) -> Tensor:
+    """The share of a class's samples that the judge takes for it: -> (classes,)."""
+    generator = torch.Generator().manual_seed(0)
+    shares = [
+        (judges.predict(hitnet.sample(model, index, per_class, spread, generator=generator)) == index).float().mean()
+        for index in range(model.head.num_classes)
+    ]
+    return torch.stack(shares)
+
+
+def table(rows: list[dict[str, Any]], judge_name: str) -> str:
+    """Markdown, one line a run."""
+    titles = ["network", "decoder", "seed", "test error, %", "R²", "component mean ± deviation"]
+    titles += [f"prototypes that {judge_name} recognises", "samples, %", "samples of half the spread, %"]
+    lines = [titles, ["---"] * len(titles)]
+    for row in rows:
+        mistaken = f" (not {', '.join(row['mistaken'])})" if row["mistaken"] else ""
+        lines.append(
+            [
+                *(row["model"], row["decoder"].removesuffix("Decoder").lower(), str(row["seed"])),
+                *(f"{row['test_error']:.2f}", f"{row['r2']:.2f}"),
+                f"{row['component_mean']:.4f} ± {row['component_deviation']:.4f}",
+                f"{row['prototypes']} of {len(row['samples'])}{mistaken}",
+                *(f"{100 * sum(row[name]) / len(row[name]):.1f}" for name in ("samples", "samples_half_spread")),
+            ]
+        )
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("judge", type=Path)
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--per-class", type=int, default=1000)
+    parser.add_argument("--out", type=Path, default=Path("results/judge"))
+    options = parser.parse_args()
+    judges, run = hitnet.load(options.judge), Run.open(options.judge)
+    name = f"{run.config.model} ({run.result['test']['error']:.2f} % test error)"
+    rows = [judge(judges, path, options.per_class) for path in options.runs]
+    write_json(options.out.with_suffix(".json"), {"judge": name, "per_class": options.per_class, "runs": rows})
+    write_text(options.out.with_suffix(".md"), table(rows, name))
+    print(table(rows, name))
+
+
+if __name__ == "__main__":
+    main()

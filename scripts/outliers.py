@@ -1,0 +1,87 @@
+"""How well runs tell their own test images from strange ones: clothes and noise, by their outlier score.
+
+    python benchmarks/outliers.py runs/mnist/hitnet-s0 runs/mnist/n1-s0 [--data-dir FOLDER] [--out results/outliers]
+
+One row a run: HitNet's score is the distance of the nearest capsule to the centre, N1's is −max softmax. AUROC is the
+probability that a strange image gets a larger score than one of the run's own. Writes OUT.json and OUT.md.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from sklearn.metrics import roc_auc_score
+from torch import Tensor
+
+import hitnet
+from hitnet.data import load_dataset, to_float
+from hitnet.files import read_json, write_json, write_text
+from hitnet.runs.run import Run, describe_environment
+from hitnet.training.evaluation import data_for
+
+console = Console(soft_wrap=True)
+
+
+def strange_images(own: Tensor, data_dir: Path | None) -> dict[str, Tensor]:
+    """Images of no class that a network of digits knows, by name: bytes of the same shape as its own."""
+    generator = torch.Generator().manual_seed(0)
+    order = torch.rand(own.flatten(1).shape, generator=generator).argsort(dim=1)
+    return {
+        "Fashion-MNIST": load_dataset("fashion-mnist", data_dir=data_dir, image_size=own.shape[2:]).test.images,
+        "uniform noise": torch.randint(256, own.shape, generator=generator, dtype=torch.uint8),
+        # As much ink in as many pixels, at other places.
+        "shuffled pixels": own.flatten(1).gather(1, order).view_as(own),
+    }
+
+
+def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
+    run, model = Run.open(path), hitnet.load(path)
+    data = data_for(run, model, data_dir=data_dir)
+    own = hitnet.outlier_score(model, to_float(data.test.images))
+    row: dict[str, Any] = {
+        "model": model.config.name,
+        "data": data.name,
+        "seed": run.config.seed,
+        "training_images": run.config.train_images or len(data.train),
+        "epochs": run.result["epochs"],
+        "test_error": run.result["test"]["error"],
+        "command": read_json(path / "env.json")["command"],
+        "auroc": {},
+    }
+    for name, images in strange_images(data.test.images, data_dir).items():
+        scores = torch.cat([own, hitnet.outlier_score(model, to_float(images))])
+        is_strange = torch.arange(len(scores)) >= len(own)
+        row["auroc"][name] = float(roc_auc_score(is_strange, scores))
+    return row
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    names = list(rows[0]["auroc"])
+    titles = ["network", "seed", "training images", "epochs", "test error, %", *names]
+    lines = [titles, ["---", *["---:"] * (len(titles) - 1)]]
+    for row in rows:
+        aurocs = (f"{row['auroc'][name]:.4f}" for name in names)
+        trained = (str(row["seed"]), f"{row['training_images']:,}", str(row["epochs"]))
+        lines.append([row["model"], *trained, f"{row['test_error']:.2f}", *aurocs])
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("results/outliers"))
+    args = parser.parse_args()
+    rows = [measure(path, args.data_dir) for path in args.runs]
+    data = {"data": "the runs' own, and fashion-mnist"}
+    machine = describe_environment(torch.device("cpu"), torch.float32, 1, data)
+    write_json(args.out.with_suffix(".json"), {"machine": machine, "runs": rows})
+    write_text(args.out.with_suffix(".md"), table(rows))
+    console.print(table(rows), markup=False)
+    console.print(f"written to {args.out}.json and {args.out}.md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""hitnet prototypes, explain and augment on a small trained run, and training on what they made."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import hitnet
+from hitnet import cli
+from hitnet.data import load_dataset, to_float
+from hitnet.data.variation import make_augmentation
+from hitnet.files import read_json, write_json
+from hitnet.interpret import multiply
+from hitnet.runs.atlas import file_name, read_evolution
+from hitnet.runs.reopen import reopen
+from hitnet.runs.train import resume, train
+from hitnet.settings import TrainConfig
+from hitnet.training.devices import Team
+from hitnet.training.watchers import Watcher
+
+
+@pytest.fixture
+def run(run_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(run_folder, tmp_path / "run"))
+
+
+def test_a_finished_run_reports_the_quality_of_its_drawings(run_folder):
+    result = read_json(run_folder / "result.json")
+    assert set(result["quality"]) >= {"r2", "component_r2", "sweep_change", "prototypes_recognised", "dead"}
+    assert len(result["quality"]["component_r2"]) == 4
+    assert result["features"]["expected_deviation"] == pytest.approx(0.05)
+    assert 0.3 < result["features"]["mean"] < 0.7
+    assert (run_folder / "plots" / "components.png").is_file()
+
+
+def test_prototypes_draws_the_atlas_and_names_what_components_explain(run, hitnet_says):
+    said = hitnet_says("prototypes", run)
+    for name in ("prototypes", "atlas/0", "atlas/9"):
+        assert (run / "plots" / f"{name}.png").stat().st_size > 1000
+        assert (run / "plots" / f"{name}.svg").stat().st_size > 1000
+    assert "variation within classes explained" in said
+    assert "dead components:" in said
+    for feature in range(4):
+        assert f"c{feature}" in said
+
+
+def test_prototypes_measures_the_quality_of_a_run_that_did_not(run, hitnet_says):
+    result = read_json(run / "result.json")
+    expected = result.pop("quality")["r2"]
+    (run / "result.json").write_text(json.dumps(result))
+    assert f"{expected:.3f}" in hitnet_says("prototypes", run)
+
+
+def test_the_evolution_ends_in_the_prototypes_of_the_model_itself(run, hitnet_says):
+    model = hitnet.load(run)
+    evolution = list(read_evolution(model, run))
+    assert [epoch for epoch, _ in evolution] == [1, 2]
+    assert torch.equal(evolution[-1][1], hitnet.prototypes(model))
+    hitnet_says("prototypes", run, "--evolution")
+    with Image.open(run / "plots" / "evolution.gif") as film:
+        assert film.n_frames == 2
+
+
+def test_an_evolution_without_snapshots_says_how_to_get_them(run, hitnet_says):
+    shutil.rmtree(run / "snapshots")
+    with pytest.raises(SystemExit, match="train with --snapshots"):
+        hitnet_says("prototypes", run, "--evolution")
+
+
+def test_explain_writes_a_card_for_each_image_it_can_read(run, hitnet_says, tmp_path, capsys):
+    data = load_dataset("mnist-mini")
+    Image.fromarray(data.test.images[0, 0].numpy()).save(tmp_path / "digit.png")
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    (tmp_path / "other").mkdir()
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "other" / "digit.png")
+    files = [tmp_path / "digit.png", tmp_path / "broken.png", tmp_path / "other" / "digit.png"]
+    with pytest.raises(SystemExit) as stop:
+        hitnet_says("explain", run, *files)
+    assert stop.value.code == 1
+    assert "broken.png" in capsys.readouterr().out
+    folder = run / "explanations"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "digit-card-2.json",
+        "digit-card-2.png",
+        "digit-card.json",
+        "digit-card.png",
+    ]
+    found = read_json(folder / "digit-card.json")
+    expected = hitnet.explain(hitnet.load(run), to_float(data.test.images[0]))
+    assert found["class"] == expected.class_name
+    assert found["words"] == expected.words
+    assert found["deformations"][0]["feature"] == expected.deformations[0].feature
+    assert read_json(folder / "digit-card-2.json")["note"] == "28×28 from 40×30, grey from colour"
+
+
+def test_explain_writes_where_it_is_told(run, hitnet_says, tmp_path):
+    Image.new("L", (28, 28)).save(tmp_path / "black.png")
+    hitnet_says("explain", run, tmp_path / "black.png", "--out", tmp_path / "cards")
+    assert (tmp_path / "cards" / "black-card.png").is_file()
+
+
+def test_a_network_in_one_file_is_explained_beside_it(run, hitnet_says, tmp_path):
+    Image.new("L", (28, 28)).save(tmp_path / "black.png")
+    hitnet_says("export", run, "--format", "safetensors")
+    hitnet_says("explain", run / "network.safetensors", tmp_path / "black.png")
+    assert (run / "explanations" / "black-card.png").is_file()
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """Three images of each digit to train on and one to test, as an .npz."""
+    data = load_dataset("mnist-mini")
+    chosen = torch.cat([(data.train.labels == digit).nonzero()[:4, 0] for digit in range(10)]).view(10, 4)
+    parts = {"train": chosen[:, :3].flatten(), "test": chosen[:, 3]}
+    arrays = {f"x_{name}": data.train.images[places].numpy() for name, places in parts.items()}
+    arrays |= {f"y_{name}": data.train.labels[places].numpy() for name, places in parts.items()}
+    np.savez(tmp_path / "few.npz", **arrays)
+    return tmp_path / "few.npz"
+
+
+@pytest.mark.parametrize("format", ["folder", "npz"])
+def test_augment_makes_data_that_can_be_trained_on(run, few, hitnet_says, tmp_path, format):
+    out = tmp_path / "more"
+    said = hitnet_says("augment", run, "--data", few, "--out", out, "--per-image", 2, "--format", format)
+    source = out if format == "folder" else tmp_path / "more.npz"
+    assert str(source) in said
+    data, before = load_dataset(source), load_dataset(few)
+    assert (len(data.train), len(data.test)) == (90, 10)
+    assert data.class_names == before.class_names
+    assert torch.equal(data.train.labels.bincount(), torch.full((10,), 9))
+    # Test images are copied, and every original is still among the training images.
+    assert {image.numpy().tobytes() for image in data.test.images} == {
+        image.numpy().tobytes() for image in before.test.images
+    }
+    kept = {image.numpy().tobytes() for image in data.train.images}
+    assert {image.numpy().tobytes() for image in before.train.images} < kept
+    config = TrainConfig(data=str(source), model="lenet5-hom", epochs=1, out=tmp_path / "runs", width=2)
+    assert train(config).is_finished
+
+
+def test_augment_makes_a_folder_that_can_be_read_where_a_class_has_no_test_image(few, tmp_path):
+    model, before = hitnet.create_model("lenet5-hom", width=2), load_dataset(few)
+    data = replace(before, test=before.test.subset(torch.arange(9)))
+    loaded = load_dataset(multiply.write_augmented(model, data, tmp_path / "more", 1))
+    assert loaded.class_names == before.class_names
+    assert (len(loaded.train), len(loaded.test)) == (60, 9)
+
+
+def test_a_folder_is_not_given_the_name_of_a_file(run, few, tmp_path):
+    with pytest.raises(ValueError, match="add --format npz"):
+        multiply.write_augmented(hitnet.load(run), load_dataset(few), tmp_path / "more.npz", 1)
+    assert not (tmp_path / "more.npz").exists()
+
+
+def test_augment_with_tweak_zero_repeats_the_images(run, few, tmp_path):
+    out = multiply.write_augmented(hitnet.load(run), load_dataset(few), tmp_path / "same.npz", 1, 0.0, format="npz")
+    images = load_dataset(out).train.images
+    assert torch.equal(images[::2], images[1::2])
+
+
+def test_augment_never_touches_what_is_there_and_leaves_nothing_half_written(run, few, hitnet_says, tmp_path):
+    (tmp_path / "there").mkdir()
+    with pytest.raises(SystemExit, match="is there already"):
+        hitnet_says("augment", run, "--data", few, "--out", tmp_path / "there")
+
+    def fail(count: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        multiply.write_augmented(hitnet.load(run), load_dataset(few), tmp_path / "new", 1, done=fail)
+    assert not list(tmp_path.glob("*new*"))
+    assert not list(tmp_path.glob(".*new*"))
+
+
+def test_augment_without_a_place_says_what_to_add(run, hitnet_says):
+    with pytest.raises(SystemExit, match="--out FOLDER"):
+        hitnet_says("augment", run)
+
+
+def test_the_preview_draws_only_the_papers_figure(run, few, hitnet_says):
+    hitnet_says("augment", run, "--data", few, "--preview")
+    assert (run / "plots" / "hybrid.png").is_file()
+
+
+def test_class_names_become_folder_and_file_names():
+    assert multiply._folder_names(("T-shirt/top", "Bag")) == ["T-shirt-top", "Bag"]
+    with pytest.raises(ValueError, match="same name"):
+        multiply._folder_names(("a/b", "a-b"))
+    assert [file_name(3, "3", 10), file_name(3, "T-shirt/top", 100)] == ["3", "03-T-shirt-top"]
+
+
+def settings(tmp_path: Path, **options: object) -> TrainConfig:
+    base = {"model": "lenet5-hom", "width": 2, "capsule_dim": 4, "epochs": 2, "train_images": 60, "out": tmp_path}
+    return TrainConfig(**{**base, **options})  # type: ignore[arg-type]
+
+
+class Stop(Watcher):
+    def epoch_ended(self, row: dict[str, float]) -> None:
+        raise KeyboardInterrupt
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return hitnet.load(run).state_dict()
+
+
+def test_a_hybrid_run_repeats_itself_and_resumes_to_the_same_weights(run_folder, tmp_path):
+    options = {"augment": "hybrid", "teacher": run_folder, "hybrid_fraction": 0.5, "snapshots": True}
+    whole = train(settings(tmp_path / "whole", **options))
+    with pytest.raises(KeyboardInterrupt):
+        train(settings(tmp_path / "stopped", **options), watcher=Stop())
+    stopped = resume(next((tmp_path / "stopped").rglob("args.json")).parent)
+    for name, value in weights(whole.path).items():
+        assert torch.equal(value, weights(stopped.path)[name]), name
+    first, second = (path / "snapshots" / "epoch-0001.safetensors" for path in (whole.path, stopped.path))
+    assert first.read_bytes() == second.read_bytes()
+    plain = train(settings(tmp_path / "plain"))
+    assert any(not torch.equal(value, weights(plain.path)[name]) for name, value in weights(whole.path).items())
+
+
+def test_a_run_that_would_replace_its_teacher_is_refused(run_folder, tmp_path):
+    teacher = Path(shutil.copytree(run_folder, tmp_path / "mnist-mini" / "lenet5-hom-s0"))
+    with pytest.raises(ValueError, match=r"is the teacher itself and would be replaced; choose another --seed"):
+        train(settings(tmp_path, augment="hybrid", teacher=teacher), overwrite=True)
+    assert (teacher / "result.json").is_file()
+
+
+def test_a_run_whose_teacher_changed_is_not_resumed(run_folder, tmp_path):
+    teacher = Path(shutil.copytree(run_folder, tmp_path / "teacher"))
+    with pytest.raises(KeyboardInterrupt):
+        train(settings(tmp_path / "runs", augment="hybrid", teacher=teacher), watcher=Stop())
+    hitnet.create_model("lenet5-hom", capsule_dim=4).save(teacher / "model")
+    with pytest.raises(ValueError, match=r"the teacher of .* changed since it began .* start a new run"):
+        resume(tmp_path / "runs" / "mnist-mini" / "lenet5-hom-s0")
+
+
+def test_the_fraction_of_a_batch_that_is_not_deformed_stays_as_it_is(ladder):
+    teacher, images = ladder(), torch.full((10, 1, 4, 5), 0.5)
+    augment = make_augmentation(teacher, 0.3, torch.Generator().manual_seed(0), Team())
+    changed = (augment(images, torch.zeros(10, dtype=torch.long)) != images).flatten(1).any(1)
+    assert changed.tolist() == [True] * 3 + [False] * 7
+
+
+def test_augment_none_is_a_run_without_shifts(tmp_path):
+    none = train(settings(tmp_path / "none", augment="none", epochs=1))
+    still = train(settings(tmp_path / "still", shift=0, epochs=1))
+    for name, value in weights(none.path).items():
+        assert torch.equal(value, weights(still.path)[name]), name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"augment": "hybrid"}, "go together"),
+        ({"teacher": Path("runs")}, "go together"),
+        ({"augment": "none", "flip": True}, "choose one"),
+        ({"hybrid_fraction": 1.5}, "hybrid_fraction must lie in"),
+        ({"hybrid_fraction": 0.5}, "does nothing without a teacher"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        TrainConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("lenet5", {}, "has no decoder"),
+        ("lenet5-hom", {"image_shape": (1, 20, 20)}, "draws images of shape"),
+        ("lenet5-hom", {"class_names": tuple("abcdefghij")}, "knows other classes"),
+    ],
+)
+def test_a_teacher_that_does_not_fit_is_refused_before_anything_is_written(tmp_path, model, options, message):
+    hitnet.create_model(model, width=2, **options).save(tmp_path / "teacher")
+    with pytest.raises(ValueError, match=message):
+        train(settings(tmp_path / "runs", augment="hybrid", teacher=tmp_path / "teacher"))
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "remedy"), [("lenet5", "--model hitnet-fast"), ("lenet5-hom", "--decoder standardised")]
+)
+def test_a_run_that_does_not_draw_names_what_would(tmp_path, model, remedy):
+    hitnet.create_model(model, width=2, decoder="none").save(tmp_path / "model")
+    write_json(tmp_path / "args.json", {"model": model})
+    with pytest.raises(ValueError, match=f"has no decoder, so it cannot draw; train one with {remedy}"):
+        reopen(tmp_path)
+    with pytest.raises(ValueError, match=remedy):
+        cli.explain(tmp_path, (tmp_path / "picture.png",))
+
+
+def test_snapshots_of_a_network_that_does_not_draw_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="leave --snapshots out"):
+        train(settings(tmp_path / "runs", model="lenet5", snapshots=True))
+    assert not (tmp_path / "runs").exists()

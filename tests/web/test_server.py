@@ -1,0 +1,396 @@
+"""The explorer over HTTP: what it answers, what it refuses, and that nothing brings it down."""
+
+import base64
+import io
+import json
+import struct
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from starlette.testclient import TestClient
+from support.explorer_runs import fake_run
+
+from hitnet.core.model import create_model
+from hitnet.data import load_dataset, to_float
+from hitnet.interpret.explanation import explain
+from hitnet.web.bundle import check_drawable
+from hitnet.web.explorer import Explorer
+from hitnet.web.server import LARGEST_UPLOAD, SECURITY, create_app, host_check
+
+METHODS = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"]
+FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def png(pixels: np.ndarray[Any, Any]) -> bytes:
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, "PNG")
+    return content.getvalue()
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG that claims to be enormous and is a few bytes."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"0")) + chunk(b"IEND", b"")
+
+
+def is_error(answer: Any, status: int, word: str) -> bool:
+    return answer.status_code == status and word in answer.json()["error"]
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if done():
+            return
+        time.sleep(0.05)
+    raise AssertionError("waited too long")
+
+
+# What it answers
+
+
+def test_the_page_and_everything_it_needs_come_from_this_server(client: TestClient) -> None:
+    page = client.get("/").text
+    assert "HitNet" in page
+    for name in ("style.css", "app.js", "decoder.js"):
+        answer = client.get(f"/static/{name}")
+        assert answer.status_code == 200
+        assert "http://" not in answer.text.replace("http://www.w3.org/2000/svg", "")
+        assert "https://" not in answer.text
+    assert "src 'self'" in client.get("/").headers["content-security-policy"]
+
+
+def test_the_weights_are_the_decoders_layer_by_layer(client: TestClient, explorer: Explorer) -> None:
+    numbers = np.frombuffer(client.get("/api/decoder").content, "<f4")
+    at = 0
+    linear = [part for part in explorer.model.decoder.layers if isinstance(part, torch.nn.Linear)]  # type: ignore[union-attr]
+    for layer, (inputs, outputs) in zip(linear, client.get("/api/run").json()["decoder"]["layers"], strict=True):
+        weight = numbers[at : at + inputs * outputs].reshape(inputs, outputs)
+        assert np.array_equal(weight, layer.weight.detach().numpy().T)
+        at += inputs * outputs
+        assert np.array_equal(numbers[at : at + outputs], layer.bias.detach().numpy())
+        at += outputs
+    assert at == len(numbers)
+
+
+def test_an_uploaded_image_is_explained_as_the_library_does(client: TestClient, explorer: Explorer) -> None:
+    pixels = load_dataset("mnist-mini").test.images[7]
+    answer = client.post("/api/explain", content=png(pixels[0].numpy())).json()
+    expected = explain(explorer.model, to_float(pixels.unsqueeze(0)))
+    assert base64.b64decode(answer["pixels"]) == pixels.numpy().tobytes()
+    assert answer["words"] == expected.words
+    assert answer["scores"] == pytest.approx(expected.scores)
+    capsule = explorer.model.capsules(to_float(pixels.unsqueeze(0)))[0, answer["class_index"]]
+    assert answer["capsule"] == pytest.approx(capsule.tolist(), abs=1e-6)
+
+
+def test_an_image_can_be_inverted_first(client: TestClient) -> None:
+    pixels = load_dataset("mnist-mini").test.images[7][0].numpy()
+    straight = client.post("/api/explain", content=png(pixels)).json()
+    inverted = client.post("/api/explain?invert=1", content=png(255 - pixels)).json()
+    assert straight == inverted
+
+
+def test_test_images_can_be_filtered_by_what_happened_to_them(client: TestClient, explorer: Explorer) -> None:
+    client.get("/api/tests")
+    wait_until(lambda: client.get("/api/tests").json()["state"] == "ready")
+    test = load_dataset("mnist-mini").test
+    predicted = explorer.model.predict(to_float(test.images))
+    wrong = set((predicted != test.labels).nonzero()[:, 0].tolist())
+    mistakes = client.get("/api/tests?show=mistakes&limit=100").json()
+    assert mistakes["matching"] == len(wrong)
+    assert {image["index"] for image in mistakes["images"]} <= wrong
+    assert len(base64.b64decode(mistakes["pixels"])) == 784 * len(mistakes["images"])
+    nines = client.get("/api/tests?class=9&limit=100").json()
+    assert nines["matching"] == int((test.labels == 9).sum())
+    assert all(image["label"] == 9 for image in nines["images"])
+    verdicts = {show: client.get(f"/api/tests?show={show}").json()["images"] for show in ("unknown", "ambiguous")}
+    assert all(image["verdict"] == show for show, images in verdicts.items() for image in images)
+    one = client.get(f"/api/tests/one?index={mistakes['images'][0]['index']}").json()
+    assert one["label"] == mistakes["images"][0]["label"] != one["class_index"]
+    assert len(one["label_capsule"]) == 16
+
+
+def test_a_test_image_can_be_asked_for_first(copied_run: Path) -> None:
+    """As a page does that was open while the server was started anew."""
+    client = TestClient(create_app(Explorer(copied_run)), base_url="http://localhost")
+    wait_until(lambda: client.get("/api/tests/one?index=0").status_code == 200)
+
+
+def test_without_its_data_the_rest_of_a_run_is_there(colour_run: Path) -> None:
+    client = TestClient(create_app(Explorer(colour_run)), base_url="http://localhost")
+    client.get("/api/tests")
+    wait_until(lambda: client.get("/api/tests").json()["state"] == "gone")
+    assert "nowhere" in client.get("/api/tests").json()["message"]
+    assert is_error(client.get("/api/tests/one?index=0"), 400, "nowhere")
+    answer = client.post("/api/explain", content=png(np.zeros((9, 7, 3), np.uint8)))
+    assert len(answer.json()["scores"]) == 37
+
+
+def test_of_data_that_changed_no_test_images_are_shown(copied_run: Path) -> None:
+    environment = json.loads((copied_run / "env.json").read_text())
+    (copied_run / "env.json").write_text(json.dumps(environment | {"data": "0123456789abcdef"}))
+    client = TestClient(create_app(Explorer(copied_run)), base_url="http://localhost")
+    client.get("/api/tests")
+    wait_until(lambda: client.get("/api/tests").json()["state"] == "gone")
+    assert is_error(client.get("/api/tests/one?index=0"), 400, "changed since it began (fingerprint 0123456789abcdef")
+
+
+def test_a_component_keeps_the_name_it_was_given(copied_run: Path) -> None:
+    client = TestClient(create_app(Explorer(copied_run)), base_url="http://localhost")
+    client.put("/api/names", json={"class": 3, "component": 5, "name": "  how far it leans "})
+    client.put("/api/names", json={"class": 3, "component": 6, "name": "thickness"})
+    client.put("/api/names", json={"class": 3, "component": 6, "name": ""})
+    assert json.loads((copied_run / "component-names.json").read_text()) == {"3": {"5": "how far it leans"}}
+    assert Explorer(copied_run).describe()["names"] == {"3": {"5": "how far it leans"}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"class": 10, "component": 0, "name": "a"},
+        {"class": 0, "component": 16, "name": "a"},
+        {"class": -1, "component": 0, "name": "a"},
+        {"class": True, "component": 0, "name": "a"},
+        {"class": 0.0, "component": 0, "name": "a"},
+        {"class": 0, "component": 0, "name": "a" * 41},
+        {"class": 0, "component": 0, "name": "a\nb"},
+        {"class": 0, "component": 0, "name": "\x1b[31m"},
+        {"class": 0, "component": 0},
+        {"class": 0, "component": 0, "name": None},
+        ["class"],
+    ],
+)
+def test_impossible_names_are_refused_and_not_kept(copied_run: Path, content: Any) -> None:
+    client = TestClient(create_app(Explorer(copied_run)), base_url="http://localhost")
+    assert client.put("/api/names", json=content).status_code == 400
+    assert not (copied_run / "component-names.json").exists()
+
+
+def test_a_damaged_file_of_names_is_complained_about_and_left_alone(copied_run: Path) -> None:
+    (copied_run / "component-names.json").write_text("{broken")
+    client = TestClient(create_app(Explorer(copied_run)), base_url="http://localhost")
+    assert "not valid JSON" in client.get("/api/run").json()["complaint"]
+    assert client.put("/api/names", json={"class": 0, "component": 0, "name": "a"}).status_code == 400
+    assert (copied_run / "component-names.json").read_text() == "{broken"
+
+
+def test_runs_are_compared_with_and_without_prototypes(client: TestClient) -> None:
+    found = {run["id"]: run for run in client.get("/api/runs").json()["runs"]}
+    assert set(found) == {"mnist-mini/lenet5-hom-s0", "mnist-mini/lenet5-s0"}
+    assert found["mnist-mini/lenet5-hom-s0"]["current"]
+    one = client.get("/api/runs/one", params={"id": "mnist-mini/lenet5-hom-s0"}).json()
+    assert len(base64.b64decode(one["prototypes"])) == 10 * 784
+    assert len(one["curves"]["test_error"]) == 4
+    other = client.get("/api/runs/one", params={"id": "mnist-mini/lenet5-s0"}).json()
+    assert other["prototypes"] is None
+    assert "Hit-or-Miss" in other["why"]
+
+
+def test_networks_without_prototypes_are_refused_with_the_reason() -> None:
+    for model in (create_model("n2", width=4), create_model("lenet5-hom", decoder="none")):
+        with pytest.raises(ValueError, match="prototypes|cannot draw"):
+            check_drawable(model)
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "evil.example:8421", "", "localhost.evil", "[::2]"]
+)
+def test_a_foreign_host_name_gets_nothing(client: TestClient, host: str) -> None:
+    for path in ("/", "/api/run", "/static/app.js", "/nothing"):
+        assert client.get(path, headers={"host": host}).status_code == 403
+
+
+def test_hosts_that_are_answered_depend_on_where_the_server_listens() -> None:
+    own = host_check("127.0.0.1")
+    assert all(own(host) for host in ("127.0.0.1:8421", "localhost", "LOCALHOST:1", "[::1]:80"))
+    assert not any(own(host) for host in ("192.168.0.5", "example.org", "0.0.0.0"))
+    everywhere = host_check("0.0.0.0")
+    assert everywhere("192.168.0.5:8421")
+    assert everywhere("localhost")
+    assert not everywhere("example.org")
+    named = host_check("lab.example")
+    assert named("lab.example:8421")
+    assert not named("localhost")
+
+
+def test_other_origins_are_refused_and_no_cors_header_is_ever_sent(client: TestClient) -> None:
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:9999", "https://127.0.0.1:8421"):
+        answer = client.post("/api/explain", content=b"x", headers={"origin": origin})
+        assert answer.status_code == 403
+        assert "access-control-allow-origin" not in answer.headers
+    own = client.get("/api/run", headers={"origin": "http://127.0.0.1:8421"})
+    assert own.status_code == 200
+    assert "access-control-allow-origin" not in own.headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../server.py",
+        "/static/%2e%2e/server.py",
+        "/static/..%2fserver.py",
+        "/static/%2e%2e%2f%2e%2e%2fcli.py",
+        "/static//etc/passwd",
+        "/static/",
+        "/static/index.html%00",
+        "/../../../../etc/passwd",
+        "/api/runs/one?id=../../../../etc",
+        "/api/runs/one?id=/etc",
+        "/api/runs/one?id=mnist-mini/../mnist-mini/lenet5-s0",
+        "/api/runs/one",
+    ],
+)
+def test_no_path_of_a_request_reaches_the_disk(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code in (400, 404)
+    assert set(answer.json()) == {"error"}
+
+
+def test_uploads_have_a_limit_with_and_without_an_announced_length(client: TestClient) -> None:
+    too_long = b"x" * (LARGEST_UPLOAD + 1)
+    assert is_error(client.post("/api/explain", content=too_long), 413, "10 MB")
+    pieces = (too_long[start : start + 1_000_000] for start in range(0, len(too_long), 1_000_000))
+    assert is_error(client.post("/api/explain", content=pieces), 413, "10 MB")
+    assert client.put("/api/names", content=b" " * 20_000).status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [
+        ((4_000, 4_000), "more than the 9 million allowed"),
+        ((65_000, 200), "more than the 9 million allowed"),
+        ((12_000, 10_000), "pixels are more than the 89,478,485 allowed"),
+        ((30_000, 30_000), "exceeds limit"),  # in PIL's words
+        ((2**31 - 1, 2**31 - 1), "exceeds limit"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_image_bombs_are_refused_from_their_header(client: TestClient, size: tuple[int, int], reason: str) -> None:
+    assert is_error(client.post("/api/explain", content=bomb(*size)), 400, reason)
+
+
+def test_a_photo_beyond_the_limit_is_refused(client: TestClient) -> None:
+    large = io.BytesIO()
+    Image.new("L", (6_000, 4_001)).save(large, "JPEG")
+    assert is_error(client.post("/api/explain", content=large.getvalue()), 400, "more than the 24 million allowed")
+
+
+def test_a_large_photo_is_welcome(client: TestClient) -> None:
+    content = io.BytesIO()
+    Image.new("RGB", (4032, 3024), "grey").save(content, "JPEG")
+    answer = client.post("/api/explain", content=content.getvalue())
+    assert answer.status_code == 200
+    assert "28×28 from 4032×3024" in answer.json()["note"]
+
+
+def test_files_that_are_no_pictures_are_refused_with_a_reason(client: TestClient) -> None:
+    whole = png(np.zeros((28, 28), np.uint8))
+    for content in (b"", b"hello", whole[:40], b"%PDF-1.4", b"<svg xmlns='http://www.w3.org/2000/svg'/>"):
+        answer = client.post("/api/explain", content=content)
+        assert is_error(answer, 400, "picture")
+
+
+# That nothing brings it down
+
+
+@FUZZ
+@given(
+    st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"]),
+    st.text(max_size=40),
+    st.binary(max_size=60),
+)
+def test_any_path_and_body_is_answered_without_a_server_error(
+    client: TestClient, method: str, path: str, body: bytes
+) -> None:
+    answer = client.request(method, "/" + quote(path), content=body)
+    assert answer.status_code < 500
+
+
+ENDPOINTS = ["/api/tests", "/api/tests/one", "/api/explain", "/api/runs/one", "/api/names", "/api/run", "/api/decoder"]
+KEYS = ["show", "class", "offset", "limit", "index", "invert", "id"]
+VALUES = st.one_of(
+    st.text(max_size=20),
+    st.integers().map(str),
+    st.sampled_from(["mistakes", "NaN", "1e9", "-1", "٣", "9" * 5000, "mnist-mini/lenet5-s0", "0x10", " 1"]),
+)
+
+
+@FUZZ
+@given(
+    st.sampled_from(["GET", "POST", "PUT"]),
+    st.sampled_from(ENDPOINTS),
+    st.lists(st.tuples(st.sampled_from(KEYS), VALUES), max_size=4),
+)
+def test_any_query_is_answered_without_a_server_error(
+    client: TestClient, method: str, path: str, query: list[tuple[str, str]]
+) -> None:
+    assert client.request(method, path, params=query).status_code < 500
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=50),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["class", "component", "name"]), inner),
+    max_leaves=6,
+)
+
+
+@FUZZ
+@given(st.one_of(JSON.map(lambda content: json.dumps(content).encode()), st.binary(max_size=80)))
+def test_any_name_request_is_answered_without_a_server_error(client: TestClient, body: bytes) -> None:
+    assert client.put("/api/names", content=body).status_code < 500
+
+
+@FUZZ
+@given(st.sampled_from(["PNG", "JPEG", "GIF", "WEBP", "BMP"]), st.data())
+def test_damaged_pictures_are_answered_without_a_server_error(client: TestClient, kind: str, data: Any) -> None:
+    content = io.BytesIO()
+    Image.new("RGB", (20, 16), "orange").save(content, kind)
+    damaged = bytearray(content.getvalue())
+    for _ in range(data.draw(st.integers(0, 6))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(1, len(damaged)))
+    assert client.post("/api/explain", content=bytes(damaged[:cut])).status_code < 500
+
+
+def test_deeply_nested_json_and_absurd_lengths_are_refused(client: TestClient) -> None:
+    assert client.put("/api/names", content=b"[" * 9_000).status_code == 400
+    answer = client.put("/api/names", content=b"{}", headers={"content-length": "9" * 4_000})
+    assert answer.status_code in (400, 413)
+
+
+def test_after_a_failure_inside_the_server_answers_in_json_and_goes_on(
+    client: TestClient, explorer: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(explorer, "describe", lambda: 1 / 0)
+        answer = client.get("/api/run")
+    assert is_error(answer, 500, "terminal")
+    assert SECURITY.items() <= answer.headers.items()
+    assert client.get("/api/run").status_code == 200
+
+
+def test_extremes_of_classes_and_components_are_described(tmp_path: Path) -> None:
+    for classes, dims in ((2, 2), (100, 64)):
+        model = create_model("lenet5-hom", (1, 28, 28), classes, dims, width=2)
+        explorer = Explorer(fake_run(tmp_path / "extreme" / f"{classes}-{dims}", model))
+        client = TestClient(create_app(explorer), base_url="http://localhost")
+        assert len(client.get("/api/run").json()["classes"]) == classes
+        answer = client.post("/api/explain", content=png(np.zeros((28, 28), np.uint8))).json()
+        assert len(answer["capsule"]) == dims
