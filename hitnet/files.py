@@ -26,8 +26,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         if path.parent.is_dir():
             beside.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            reason = error.strerror or error
-            raise type(error)(f"cannot write {path} ({reason}); make room, or choose another folder") from error
+            raise _unwritable(path, error) from error
         raise
 
 
@@ -44,9 +43,17 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
         beside.mkdir(parents=True)
         yield beside
         beside.rename(path)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise _unwritable(path, error) from error
         raise
+
+
+def _unwritable(path: Path, error: OSError) -> OSError:
+    if str(error).startswith("cannot write"):
+        return error
+    return type(error)(f"cannot write {path} ({error.strerror or error}); make room, or choose another folder")
 
 
 def is_leftover(path: Path) -> bool:

@@ -297,8 +297,7 @@ def check_types(values: dict[str, Any], hints: dict[str, Any]) -> None:
     """Refuse a value that is not what its field's type hint says."""
     for name, value in values.items():
         if not _fits(value, hints[name]):
-            expected = hints[name].__name__ if isinstance(hints[name], type) else hints[name]
-            raise ValueError(f"{name} must be {str(expected).replace('typing.', '')}, got {value!r}")
+            raise ValueError(f"{name} must be {_in_words(hints[name])}, got {value!r}")
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -313,6 +312,18 @@ def _fits(value: Any, hint: Any) -> bool:
     if isinstance(value, bool):
         return hint is bool
     return isinstance(value, {int: Integral, float: Real}.get(hint, hint))
+
+
+def _in_words(hint: Any) -> str:
+    """A type as an error names it: int, Path or None, one of constant, decay."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return " or ".join(_in_words(part) for part in parts)
+    if origin is Literal:
+        return f"one of {', '.join(map(str, parts))}"
+    if hint is type(None):
+        return "None"
+    return str(getattr(hint, "__name__", hint)) if origin is None else str(hint)
 
 
 def _from_json(value: Any, hint: Any) -> Any:

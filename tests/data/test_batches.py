@@ -108,7 +108,8 @@ def test_every_epoch_has_a_new_order_and_the_same_seed_the_same_epochs():
 @pytest.mark.parametrize("count", [48, 53, 49])
 def test_ranks_together_see_what_one_process_sees(world_size, count):
     data = numbered(count, channels=3)
-    whole = list(Batches(data, 12, variation=Variation(shift=2, flip=True), generator=seeded(5)))
+    variation = Variation(shift=2, flip=True)
+    whole = list(Batches(data, 12, variation=variation, generator=seeded(5)))
     ranks = [
         list(
             Batches(

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import hitnet
-from hitnet.interpret.explanation import judge
 
 
 @pytest.mark.parametrize(
@@ -21,7 +20,7 @@ from hitnet.interpret.explanation import judge
     ],
 )
 def test_exactly_one_hit_is_sure_none_unknown_several_ambiguous(ladder, scores, verdict):
-    assert judge(ladder(), torch.tensor([scores])) == [verdict]
+    assert ladder().head.verdicts(torch.tensor([scores])) == [verdict]
 
 
 def test_an_explanation_says_what_the_weights_say(ladder):

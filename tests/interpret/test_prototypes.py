@@ -5,7 +5,7 @@ import torch
 
 import hitnet
 from hitnet.core.model import create_model
-from hitnet.interpret.prototypes import all_deformations, sweep_values, unit
+from hitnet.interpret.prototypes import all_deformations, sweep_values
 
 
 def test_the_prototype_is_what_the_decoder_draws_at_the_centre(ladder):
@@ -49,7 +49,7 @@ def test_the_papers_sweep_goes_from_045_to_055_in_steps_of_001(ladder):
 @pytest.mark.parametrize(("radius", "dims", "expected"), [(0.1, 16, 0.025), (0.2, 16, 0.05), (0.1, 4, 0.05)])
 def test_ranges_adapt_to_the_hit_radius_and_the_dimension(ladder, radius, dims, expected):
     model = ladder(dims=dims, hit_radius=radius)
-    assert unit(model) == pytest.approx(expected)
+    assert model.head.unit == pytest.approx(expected)
     assert float(sweep_values(model)[-1]) == pytest.approx(0.5 + 2 * expected)
     assert hitnet.HybridAugmentation(model).tweak == pytest.approx(expected)
     drawn = hitnet.sample(model, 0, 4000, generator=torch.Generator().manual_seed(0)).flatten(1)[:, :dims]

@@ -103,9 +103,9 @@ def test_measure_summarises_the_components_of_true_class_capsules(ladder):
     data = ImageSet((images * 255).round().byte(), torch.zeros(200, dtype=torch.long))
     found = measure(ladder(), data)
     values = data.images.flatten(1)[:, :4].double() / 255
-    assert found.features.mean == pytest.approx(float(values.mean()), abs=1e-5)
-    assert found.features.deviation == pytest.approx(float(values.std(correction=0)), abs=1e-5)
-    assert found.features.expected_deviation == pytest.approx(0.05)
+    assert found.summary.mean == pytest.approx(float(values.mean()), abs=1e-5)
+    assert found.summary.deviation == pytest.approx(float(values.std(correction=0)), abs=1e-5)
+    assert found.summary.expected_deviation == pytest.approx(0.05)
     centre, spread = found.statistics.pooled()
     torch.testing.assert_close(centre, values.mean(0), atol=1e-5, rtol=0)
     torch.testing.assert_close(spread, values.std(0, correction=0), atol=1e-5, rtol=0)
@@ -117,10 +117,10 @@ def test_measure_takes_a_part_of_very_many_images(ladder):
     assert found.quality.images == 90
 
 
-def test_networks_that_hit_nothing_have_no_feature_summary(small_model, digits):
+def test_networks_that_hit_nothing_have_no_summary_of_components(small_model, digits):
     images, labels = digits
     found = measure(small_model("n2"), ImageSet((images * 255).byte(), labels))
-    assert found.features is None
+    assert found.summary is None
     assert found.statistics is None
 
 

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import hitnet
-from hitnet.interpret.explanation import judge
 
 
 def test_verdicts_of_images_are_those_of_their_distances(ladder):
@@ -35,7 +34,7 @@ def test_batches_and_mode_make_no_difference(small_model, digits):
     whole, parts = (model.scores(digits[0], batch_size=size) for size in (64, 7))
     torch.testing.assert_close(whole, parts)
     assert model.training
-    assert hitnet.verdicts(model, digits[0]) == judge(model, whole)
+    assert hitnet.verdicts(model, digits[0]) == model.head.verdicts(whole)
 
 
 def test_a_network_without_hit_zone_has_no_verdict(small_model, digits):

@@ -12,12 +12,11 @@ from PIL import Image
 from support.tiny import snapshot, write_squares
 
 import hitnet
-from hitnet.data import load_dataset, to_float
+from hitnet.data import load_dataset, split_training, to_float
 from hitnet.runs.bounds import upper_bound
 from hitnet.runs.calibrate import calibrate_run, read_calibration
 from hitnet.runs.run import Run
 from hitnet.settings import TrainConfig
-from hitnet.training.loop import split_training
 
 OPTIONS = {"width": 3, "epochs": 4, "batch_size": 16, "threads": 1, "device": "cpu", "norm_momentum": 0.1}
 
@@ -53,7 +52,7 @@ def test_the_threshold_does_to_validation_and_test_images_what_is_reported(calm,
     assert file == path / "calibration.json"
     config, net = Run(path).read_settings(), hitnet.load(path)
     data = load_dataset(config.data)
-    held_out = split_training(config, data.train)[1]
+    held_out = split_training(data.train, count=config.train_images, validation=config.validation, seed=config.seed)[1]
     assert held_out is not None
     assert len(held_out) == 120
     for images, reported in ((held_out, found.validation), (data.test, found.test)):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.tiny import snapshot
+from support.tiny import snapshot, write_squares
 
 import hitnet
 from hitnet import files
@@ -326,9 +326,8 @@ class TestResuming:
         assert not (run.path / "state.safetensors").exists()
 
     def test_with_other_data_is_refused(self, stopped: Run, squares: Path):
-        import tiny
 
-        tiny.write_squares(squares, train=95)
+        write_squares(squares, train=95)
         before = snapshot(stopped.path)
         with pytest.raises(ValueError, match=r"the data of .* changed since it began .* start a new run"):
             loop.resume(stopped.path)

@@ -13,9 +13,9 @@ from PIL import Image
 from support.tiny import snapshot, write_squares
 
 import hitnet
+from hitnet.runs.evaluate import evaluate_run
 from hitnet.runs.run import Run, find_runs
 from hitnet.settings import TrainConfig
-from hitnet.training.evaluation import evaluate_run
 
 Settings = Callable[..., TrainConfig]
 

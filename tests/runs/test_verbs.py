@@ -12,15 +12,13 @@ from PIL import Image
 
 import hitnet
 from hitnet import cli
-from hitnet.data import load_dataset, to_float
-from hitnet.data.variation import make_augmentation
+from hitnet.data import HybridAugmentation, Variation, load_dataset, to_float
 from hitnet.files import read_json, write_json
 from hitnet.interpret import multiply
 from hitnet.runs.atlas import file_name, read_evolution
 from hitnet.runs.reopen import reopen
 from hitnet.runs.train import resume, train
 from hitnet.settings import TrainConfig
-from hitnet.training.devices import Team
 from hitnet.training.watchers import Watcher
 
 
@@ -240,8 +238,11 @@ def test_a_run_whose_teacher_changed_is_not_resumed(run_folder, tmp_path):
 
 def test_the_fraction_of_a_batch_that_is_not_deformed_stays_as_it_is(ladder):
     teacher, images = ladder(), torch.full((10, 1, 4, 5), 0.5)
-    augment = make_augmentation(teacher, 0.3, torch.Generator().manual_seed(0), Team())
-    changed = (augment(images, torch.zeros(10, dtype=torch.long)) != images).flatten(1).any(1)
+    variation = Variation(hybrid=HybridAugmentation(teacher), hybrid_fraction=0.3)
+    generator, bytes_of = torch.Generator().manual_seed(0), (255 * images).byte()
+    choices = variation.choose(10, generator, images.device)
+    varied = variation.apply(bytes_of, torch.zeros(10, dtype=torch.long), choices, generator)
+    changed = (varied != to_float(bytes_of)).flatten(1).any(1)
     assert changed.tolist() == [True] * 3 + [False] * 7
 
 

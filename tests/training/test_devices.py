@@ -56,14 +56,13 @@ def test_each_process_of_torchrun_takes_its_own_gpu(wish: str, monkeypatch: pyte
 
 def test_the_cpu_computes_in_float32_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch):
     commands = child_that_ends_with(0, monkeypatch)
-    assert choose_precision(TrainConfig(), CPU) == torch.float32
+    assert choose_precision("auto", CPU) == torch.float32
     assert not commands, "nothing to try"
 
 
 def test_bfloat16_is_tried_in_a_child_process_once(monkeypatch: pytest.MonkeyPatch):
     commands = child_that_ends_with(0, monkeypatch)
-    config = TrainConfig(precision="bfloat16")
-    assert choose_precision(config, CPU) == choose_precision(config, CPU) == torch.bfloat16
+    assert choose_precision("bfloat16", CPU) == choose_precision("bfloat16", CPU) == torch.bfloat16
     assert len(commands) == 1
     assert "bfloat16" in commands[0][-1]
 
@@ -71,7 +70,7 @@ def test_bfloat16_is_tried_in_a_child_process_once(monkeypatch: pytest.MonkeyPat
 def test_bfloat16_is_refused_where_the_child_dies_of_an_illegal_instruction(monkeypatch: pytest.MonkeyPatch):
     child_that_ends_with(-4, monkeypatch)
     with pytest.raises(ValueError, match="bfloat16 does not run on this cpu; use precision float32"):
-        choose_precision(TrainConfig(precision="bfloat16"), CPU)
+        choose_precision("bfloat16", CPU)
 
 
 def test_autocast_is_only_on_for_bfloat16():

@@ -60,14 +60,14 @@ def test_two_processes_follow_one(settings: Callable[..., TrainConfig], tmp_path
 
     # Same steps and schedule. The losses are close but not equal: each process takes BatchNorm's statistics from its
     # own 16 of the 32 images, and a standard deviation of 16·classes samples scatters by some 10 %.
-    assert [row["learning_rate"] for row in two.metrics] == [row["learning_rate"] for row in one.metrics]
-    for ours, theirs in zip(two.metrics, one.metrics, strict=True):
+    assert [row["learning_rate"] for row in two.read_metrics()] == [row["learning_rate"] for row in one.read_metrics()]
+    for ours, theirs in zip(two.read_metrics(), one.read_metrics(), strict=True):
         assert ours["train_loss"] == pytest.approx(theirs["train_loss"], rel=0.1)
         assert ours["train_reconstruction"] == pytest.approx(theirs["train_reconstruction"], rel=0.1)
 
     # All processes measure the averaged model that the first one writes.
-    assert two.metrics[-1]["test_error"] == two.read_result()["test"]["error"]
-    assert two.metrics[-1]["test_loss"] == pytest.approx(two.read_result()["test"]["loss"], rel=1e-6)
+    assert two.read_metrics()[-1]["test_error"] == two.read_result()["test"]["error"]
+    assert two.read_metrics()[-1]["test_loss"] == pytest.approx(two.read_result()["test"]["loss"], rel=1e-6)
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -79,7 +79,7 @@ def test_two_processes_resume_to_the_same_weights(settings: Callable[..., TrainC
     torchrun(str(script), *command, "--epochs", "3", "--out", str(tmp_path / "two"))
     two = Run(tmp_path / "two" / "squares" / "hitnet-fast-s0")
     stopped = Run(two.path.with_name("stopped"))
-    assert len(stopped.metrics) == 2
+    assert len(stopped.read_metrics()) == 2
     assert not stopped.is_finished
     torchrun("-m", "hitnet", "train", "--resume", str(stopped.path))
     for name in ("metrics.csv", "model/model.safetensors"):

@@ -16,9 +16,10 @@ from tensorboard.backend.event_processing.event_file_loader import LegacyEventFi
 import hitnet
 from hitnet import errors
 from hitnet.interpret.prototypes import prototypes
+from hitnet.runs import train
 from hitnet.runs.run import Run
 from hitnet.settings import TrainConfig
-from hitnet.training import loop, tracking
+from hitnet.training import watchers
 from hitnet.training.watchers import Watcher
 
 Settings = Callable[..., TrainConfig]
@@ -83,14 +84,14 @@ def test_resuming_neither_repeats_nor_misses_an_epoch(settings: Settings, monkey
         raise Killed
 
     method = {"before": "epoch_ended", "in the middle of": "_write_components"}.get(moment)
-    original = getattr(tracking.TensorBoard, method) if method else None
+    original = getattr(watchers.TensorBoard, method) if method else None
 
     class Stops(Watcher):
         """The next epoch's pictures are not written, or only in part; or the run stops after they were."""
 
         def epoch_ended(self, row: dict[str, float]) -> None:
             if row["epoch"] == 1 and method:
-                monkeypatch.setattr(tracking.TensorBoard, method, kill)
+                monkeypatch.setattr(watchers.TensorBoard, method, kill)
             elif row["epoch"] == 2:
                 raise Killed
 
@@ -98,8 +99,8 @@ def test_resuming_neither_repeats_nor_misses_an_epoch(settings: Settings, monkey
     with pytest.raises(Killed):
         hitnet.train(config, watcher=Stops())
     if method:
-        monkeypatch.setattr(tracking.TensorBoard, method, original)
-    run = loop.resume(Run.named(config, "squares").path)
+        monkeypatch.setattr(watchers.TensorBoard, method, original)
+    run = train.resume(Run.named(config, "squares").path)
     found = counts(run)
     assert set(found.values()) == {1}
     assert {step for tag, step in found if tag == "component/c15"} == {1, 2, 3, 4}
@@ -117,14 +118,14 @@ def test_other_networks_show_what_they_have(settings: Settings, model: str):
 
 
 def test_more_classes_than_images_for_histograms_have_one_image_each(settings: Settings, monkeypatch):
-    monkeypatch.setattr(tracking, "MEASURED", 2)
+    monkeypatch.setattr(watchers, "MEASURED", 2)
     found = read(hitnet.train(settings(track="tensorboard", epochs=1)))
     assert found.Histograms("component/c00")[0].histogram_value.num == 3
 
 
 def test_any_number_of_pictures_fills_its_rows():
-    assert tracking._pasted(torch.rand(23, 3, 5, 6)).shape == (3 * 6 - 1, 10 * 7 - 1, 3)
-    assert tracking._pasted(torch.rand(2, 1, 5, 6)).shape == (5, 2 * 7 - 1, 3)
+    assert watchers._pasted(torch.rand(23, 3, 5, 6)).shape == (3 * 6 - 1, 10 * 7 - 1, 3)
+    assert watchers._pasted(torch.rand(2, 1, 5, 6)).shape == (5, 2 * 7 - 1, 3)
 
 
 def test_without_tensorboard_the_extra_is_named_and_nothing_is_written(settings: Settings, tmp_path: Path, monkeypatch):
