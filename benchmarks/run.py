@@ -26,7 +26,7 @@ import hitnet
 from hitnet.core.encoders import PaperEncoder
 from hitnet.files import write_json
 from hitnet.interpret.figures import save
-from hitnet.runs.run import describe_environment
+from hitnet.runs.environment import describe_environment
 
 console = Console()
 

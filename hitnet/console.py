@@ -202,7 +202,7 @@ def show_quality(quality: Quality, title: str) -> None:
 
 
 def _add_quality(table: Table, quality: Quality) -> None:
-    _add(table, "variation within classes explained (R²)", f"{quality.r2:.2f}")
+    _add(table, "variation within classes explained (R²)", f"{quality.r2:.3f}")
     _add(table, "prototypes recognised as their class", f"{100 * quality.prototypes_recognised:.0f} %")
     _add(table, "random samples recognised", f"{100 * quality.samples_recognised:.1f} %")
 

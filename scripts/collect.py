@@ -1,6 +1,6 @@
 """Finished runs as results to keep: their records without the weights, and a table of means.
 
-    python benchmarks/collect.py runs/*/hitnet-fast-s? --out results/hitnet-fast
+    python scripts/collect.py runs/*/hitnet-fast-s? --out results/hitnet-fast
 
 Copies args.json, env.json, metrics.csv and result.json of each run to OUT/<data>-<model>-<decoder>-s<seed>/ and writes
 OUT/README.md: one line for all seeds of the same network, data and settings.
@@ -12,12 +12,11 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from hitnet.experiments.significance import Sample
+from hitnet.experiments.significance import Errors
 from hitnet.files import write_text
 from hitnet.runs.run import Run
-from hitnet.settings import TrainConfig
+from hitnet.settings import RunSettings, TrainConfig
 
-RECORDS = ("args.json", "env.json", "metrics.csv", "result.json")
 # What differs between the seeds of one experiment, or does not matter for its outcome.
 ASIDE = {"seed", "out", "threads", "snapshots", "data_dir"}
 TITLES = ["data", "network", "decoder", "epochs", "other settings", "test errors, %", "mean ± deviation (n)", "R²"]
@@ -25,39 +24,40 @@ TITLES += ["processor minutes a run"]
 
 
 def decoder(run: Run) -> str:
-    return (run.result["decoder"] or "none").removesuffix("Decoder").lower()
+    return (run.read_result()["decoder"] or "none").removesuffix("Decoder").lower()
 
 
-def settings(config: TrainConfig) -> dict[str, Any]:
+def settings(config: RunSettings) -> dict[str, Any]:
     return {name: value for name, value in config.to_json().items() if name not in ASIDE}
 
 
-def unusual(config: TrainConfig) -> str:
+def unusual(config: RunSettings) -> str:
     """The settings that differ from the network's usual ones and have no column."""
-    usual = settings(TrainConfig(data=config.data, model=config.model))
+    usual = settings(TrainConfig(data=config.data, model=config.model).resolve())
     usual |= {"epochs": config.epochs, "decoder": config.decoder}
-    found = {name: value for name, value in settings(config).items() if value != usual[name]}
-    words = (name if value is True else f"{name} {value}" for name, value in found.items())
+    others = {name: value for name, value in settings(config).items() if value != usual[name]}
+    words = (name if value is True else f"{name} {value}" for name, value in others.items())
     return ", ".join(words).replace("_", " ") or "–"
 
 
 def keep(run: Run, folder: Path) -> None:
     """The records of a run, without the place where it was made."""
-    for name in RECORDS:
-        text = (run.path / name).read_text()
-        for place, instead in ((run.config.out, "runs"), (run.config.data_dir, "data")):
+    config = run.read_settings()
+    for file in run.records:
+        text = file.read_text()
+        for place, instead in ((config.out, "runs"), (config.data_dir, "data")):
             text = text.replace(json.dumps(str(place)), json.dumps(instead))
-        write_text(folder / name, text)
+        write_text(folder / file.name, text)
 
 
 def row(runs: list[Run]) -> list[str]:
-    config, results = runs[0].config, [run.result for run in runs]
+    config, results = runs[0].read_settings(), [run.read_result() for run in runs]
     quality = [result["quality"] for result in results if "quality" in result]
     return [
         *(results[0]["data"], config.model, decoder(runs[0]), str(results[0]["epochs"]), unusual(config)),
         ", ".join(f"{result['test']['error']:.2f}" for result in results),
-        str(Sample(tuple(result["test"]["error"] for result in results))),
-        f"{statistics.fmean(found['r2'] for found in quality):.2f}" if quality else "–",
+        str(Errors(tuple(result["test"]["error"] for result in results))),
+        f"{statistics.fmean(each['r2'] for each in quality):.2f}" if quality else "–",
         f"{statistics.fmean(result['processor_seconds'] / 60 for result in results):.1f}",
     ]
 
@@ -70,9 +70,10 @@ def main() -> None:
     groups: dict[str, list[Run]] = {}
     kept: dict[str, Run] = {}
     finished = [run for run in map(Run.open, args.runs) if run.is_finished]
-    for run in sorted(finished, key=lambda run: run.config.seed):
-        groups.setdefault(json.dumps(settings(run.config)), []).append(run)
-        name = f"{run.result['data']}-{run.config.model.replace('/', '-')}-{decoder(run)}-s{run.config.seed}"
+    for run in sorted(finished, key=lambda run: run.read_settings().seed):
+        config = run.read_settings()
+        groups.setdefault(json.dumps(settings(config)), []).append(run)
+        name = f"{run.read_result()['data']}-{config.model.replace('/', '-')}-{decoder(run)}-s{config.seed}"
         if name in kept:
             parser.error(f"{run.path} and {kept[name].path} would both be {name}; collect them into different folders")
         kept[name] = run

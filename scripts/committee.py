@@ -1,6 +1,6 @@
 """A committee: several networks answer together, by the average of their distances to the centre.
 
-    python benchmarks/committee.py runs/mnist/hitnet-s0 runs/mnist/hitnet-fast-s? [--data-dir FOLDER] [--out FILE]
+    python scripts/committee.py runs/mnist/hitnet-s0 runs/mnist/hitnet-fast-s? [--data-dir FOLDER] [--out FILE]
 
 All must be Hit-or-Miss networks of the same data. Every member has one vote; nobody is chosen. Writes OUT.md: the test
 error of each member, and of all together.
@@ -11,12 +11,9 @@ from pathlib import Path
 
 import torch
 
-import hitnet
-from hitnet.core.heads import HitOrMissHead
 from hitnet.data import to_float
 from hitnet.files import write_text
-from hitnet.runs.run import Run
-from hitnet.training.evaluation import data_for
+from hitnet.runs.reopen import reopen
 
 
 def main() -> None:
@@ -27,16 +24,17 @@ def main() -> None:
     args = parser.parse_args()
     rows, distances, fingerprints = [], [], set()
     for path in args.runs:
-        run, model = Run.open(path), hitnet.load(path)
-        if not isinstance(model.head, HitOrMissHead):
+        opened = reopen(path)
+        model, settings, result = opened.model, opened.run.read_settings(), opened.run.read_result()
+        if not model.head.has_hit_zone:
             parser.error(f"{path} is {model.config.name}, which has no distances to a centre; leave it out")
-        data = data_for(run, model, data_dir=args.data_dir)
+        data = opened.load_data(data_dir=args.data_dir)
         fingerprints.add(data.fingerprint)
         if len(fingerprints) > 1:
             parser.error(f"{path} has other data than the runs before it; a committee answers one question")
-        distances.append(model.scores(to_float(data.test.images)))
-        decoder = (run.result["decoder"] or "none").removesuffix("Decoder").lower()
-        member = [model.config.name, decoder, str(run.config.seed), str(run.result["epochs"])]
+        distances.append(model.scores(to_float(data.test.images).to(model.device)).cpu())
+        decoder = (result["decoder"] or "none").removesuffix("Decoder").lower()
+        member = [model.config.name, decoder, str(settings.seed), str(result["epochs"])]
         rows.append([*member, error(distances[-1], data.test.labels)])
     together = error(torch.stack(distances).mean(0), data.test.labels)
     rows.append([f"**all {len(distances)} together**", "", "", "", f"**{together}**"])

@@ -1,6 +1,6 @@
 """What a network draws, judged by another one that was trained on its own: are prototypes and samples of their class?
 
-    python benchmarks/judge.py runs/mnist/lenet5-s0 runs/mnist/hitnet-s0 … [--per-class 1000] [--out results/judge]
+    python scripts/judge.py runs/mnist/lenet5-s0 runs/mnist/hitnet-s0 … [--per-class 1000] [--out results/judge]
 
 The first run is the judge, the others draw: all prototypes, and for each class random capsules whose components have
 the expected deviation m/√n, and half of it. Writes OUT.json and OUT.md.
@@ -16,28 +16,28 @@ from torch import Tensor
 import hitnet
 from hitnet.core.model import Model
 from hitnet.files import write_json, write_text
-from hitnet.interpret.prototypes import unit
 from hitnet.runs.run import Run
 
 
 def judge(judges: Model, path: Path, per_class: int) -> dict[str, Any]:
     run, model = Run.open(path), hitnet.load(path)
+    result = run.read_result()
     classes = torch.arange(model.head.num_classes)
     recognised = judges.predict(hitnet.prototypes(model)) == classes
-    features = run.result["features"]
+    components = result.get("components") or result["features"]  # as runs of version 0.1 call them
     return {
         "model": model.config.name,
-        "decoder": run.result["decoder"],
-        "seed": run.config.seed,
-        "epochs": run.result["epochs"],
-        "test_error": run.result["test"]["error"],
-        "r2": run.result["quality"]["r2"],
-        "component_mean": features["mean"],
-        "component_deviation": features["deviation"],
+        "decoder": result["decoder"],
+        "seed": run.read_settings().seed,
+        "epochs": result["epochs"],
+        "test_error": result["test"]["error"],
+        "r2": result["quality"]["r2"],
+        "component_mean": components["mean"],
+        "component_deviation": components["deviation"],
         "prototypes": int(recognised.sum()),
         "mistaken": [model.config.class_names[index] for index in classes[~recognised]],
-        "samples": sampled(judges, model, per_class, unit(model)).tolist(),
-        "samples_half_spread": sampled(judges, model, per_class, unit(model) / 2).tolist(),
+        "samples": sampled(judges, model, per_class, model.head.unit).tolist(),
+        "samples_half_spread": sampled(judges, model, per_class, model.head.unit / 2).tolist(),
     }
 
 
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/judge"))
     options = parser.parse_args()
     judges, run = hitnet.load(options.judge), Run.open(options.judge)
-    name = f"{run.config.model} ({run.result['test']['error']:.2f} % test error)"
+    name = f"{run.read_settings().model} ({run.read_result()['test']['error']:.2f} % test error)"
     rows = [judge(judges, path, options.per_class) for path in options.runs]
     write_json(options.out.with_suffix(".json"), {"judge": name, "per_class": options.per_class, "runs": rows})
     write_text(options.out.with_suffix(".md"), table(rows, name))

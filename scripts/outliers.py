@@ -1,6 +1,6 @@
 """How well runs tell their own test images from strange ones: clothes and noise, by their outlier score.
 
-    python benchmarks/outliers.py runs/mnist/hitnet-s0 runs/mnist/n1-s0 [--data-dir FOLDER] [--out results/outliers]
+    python scripts/outliers.py runs/mnist/hitnet-s0 runs/mnist/n1-s0 [--data-dir FOLDER] [--out results/outliers]
 
 One row a run: HitNet's score is the distance of the nearest capsule to the centre, N1's is −max softmax. AUROC is the
 probability that a strange image gets a larger score than one of the run's own. Writes OUT.json and OUT.md.
@@ -17,9 +17,9 @@ from torch import Tensor
 
 import hitnet
 from hitnet.data import load_dataset, to_float
-from hitnet.files import read_json, write_json, write_text
-from hitnet.runs.run import Run, describe_environment
-from hitnet.training.evaluation import data_for
+from hitnet.files import write_json, write_text
+from hitnet.runs.environment import describe_environment
+from hitnet.runs.reopen import reopen
 
 console = Console(soft_wrap=True)
 
@@ -27,9 +27,10 @@ console = Console(soft_wrap=True)
 def strange_images(own: Tensor, data_dir: Path | None) -> dict[str, Tensor]:
     """Images of no class that a network of digits knows, by name: bytes of the same shape as its own."""
     generator = torch.Generator().manual_seed(0)
+    clothes = load_dataset("fashion-mnist", data_dir=data_dir, image_size=(own.shape[2], own.shape[3]))
     order = torch.rand(own.flatten(1).shape, generator=generator).argsort(dim=1)
     return {
-        "Fashion-MNIST": load_dataset("fashion-mnist", data_dir=data_dir, image_size=own.shape[2:]).test.images,
+        "Fashion-MNIST": clothes.test.images,
         "uniform noise": torch.randint(256, own.shape, generator=generator, dtype=torch.uint8),
         # As much ink in as many pixels, at other places.
         "shuffled pixels": own.flatten(1).gather(1, order).view_as(own),
@@ -37,17 +38,18 @@ def strange_images(own: Tensor, data_dir: Path | None) -> dict[str, Tensor]:
 
 
 def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
-    run, model = Run.open(path), hitnet.load(path)
-    data = data_for(run, model, data_dir=data_dir)
+    opened = reopen(path, "cpu")
+    model, settings, result = opened.model, opened.run.read_settings(), opened.run.read_result()
+    data = opened.load_data(data_dir=data_dir)
     own = hitnet.outlier_score(model, to_float(data.test.images))
     row: dict[str, Any] = {
         "model": model.config.name,
         "data": data.name,
-        "seed": run.config.seed,
-        "training_images": run.config.train_images or len(data.train),
-        "epochs": run.result["epochs"],
-        "test_error": run.result["test"]["error"],
-        "command": read_json(path / "env.json")["command"],
+        "seed": settings.seed,
+        "training_images": settings.train_images or len(data.train),
+        "epochs": result["epochs"],
+        "test_error": result["test"]["error"],
+        "command": opened.run.read_environment()["command"],
         "auroc": {},
     }
     for name, images in strange_images(data.test.images, data_dir).items():

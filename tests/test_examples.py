@@ -1,11 +1,13 @@
-"""The programs in examples/ run and learn; the loss for pytorch-metric-learning keeps that library's conventions."""
+"""The programs and the notebook in examples/ run; the loss for pytorch-metric-learning keeps that library's rules."""
 
 import importlib.util
 from pathlib import Path
 from types import ModuleType
 
+import nbformat
 import pytest
 import torch
+from nbclient import NotebookClient
 from pytorch_metric_learning import miners, reducers
 from pytorch_metric_learning.utils.loss_and_miner_utils import convert_to_weights
 
@@ -24,6 +26,18 @@ def read(name: str) -> ModuleType:
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
 def test_an_example_learns_the_digits_in_one_epoch(name: str):
     assert read(name).main(epochs=1) > 0.8
+
+
+def test_every_cell_of_the_tour_runs_and_every_picture_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    tour = nbformat.read(EXAMPLES / "tour.ipynb", as_version=4)
+    cells = [cell for cell in tour.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs for cell in cells), "clear the outputs before you commit the notebook"
+    monkeypatch.setenv("HITNET_TOUR_QUICK", "1")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    NotebookClient(tour, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    drawn = [cell for cell in cells if cell.source.splitlines()[-1].startswith("figures.")]
+    assert len(drawn) == 7
+    assert all("image/png" in cell.outputs[-1].data for cell in drawn)
 
 
 @pytest.fixture

@@ -2,14 +2,12 @@
 
 import errno
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
 from hitnet import files
-from hitnet.files import read_json, read_settings, sweep, write_bytes, write_json
+from hitnet.files import read_json, remove_leftovers, write_bytes, write_json
 
 
 def test_a_file_is_written_with_the_folders_above_it(tmp_path: Path):
@@ -59,7 +57,7 @@ def test_the_rights_of_a_new_file_follow_the_umask(tmp_path: Path):
     assert (tmp_path / "private").stat().st_mode & 0o777 == 0o600
 
 
-def test_sweeping_takes_only_what_a_killed_write_left(tmp_path: Path):
+def test_only_what_a_killed_write_left_is_removed(tmp_path: Path):
     (tmp_path / "deeper").mkdir()
     for name in (
         "model.safetensors",
@@ -69,7 +67,7 @@ def test_sweeping_takes_only_what_a_killed_write_left(tmp_path: Path):
         ".args.json.89abcdef.part",
     ):
         (tmp_path / name).write_bytes(b"")
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {"model.safetensors", ".hidden", "notes.part"}
 
@@ -90,56 +88,8 @@ def test_damaged_json_is_refused_with_the_name_of_the_file(content: bytes, messa
         read_json(tmp_path / "some.json")
 
 
-@dataclass(frozen=True)
-class Recipe:
-    name: str = "cake"
-    eggs: int = 3
-    sugar: float = 0.5
-    baked: bool = True
-    shape: tuple[int, int] | None = None
-    layers: tuple[str, ...] = ()
-    tin: Path | None = None
-    icing: Literal["white", "brown"] | None = None
-
-    def __post_init__(self) -> None:
-        if self.eggs < 0:
-            raise ValueError(f"eggs must be at least 0, got {self.eggs}")
-
-
 def test_a_file_name_that_is_not_utf_8_comes_back_from_json(tmp_path: Path):
     content = {"file": os.fsdecode(b"caf\xe9.png"), "note": "grüße"}
     write_json(tmp_path / "card.json", content)
     assert "grüße" in (tmp_path / "card.json").read_text("utf-8")
     assert read_json(tmp_path / "card.json") == content
-
-
-def test_settings_come_back_as_they_were_written(tmp_path: Path):
-    content = {"sugar": 1, "shape": [2, 3], "layers": ["jam"], "tin": "round/one", "icing": "brown", "baked": False}
-    write_json(tmp_path / "recipe.json", content)
-    expected = Recipe(
-        sugar=1, shape=(2, 3), layers=("jam",), tin=Path("round/one"), icing="brown", baked=False, name="cake"
-    )
-    assert read_settings(tmp_path / "recipe.json", Recipe) == expected
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"egs": 3}, "there is no egs; the fields are name, eggs"),
-        ({"eggs": "3"}, "eggs must be int, got '3'"),
-        ({"eggs": 3.5}, "eggs must be int, got 3.5"),
-        ({"eggs": True}, "eggs must be int, got True"),
-        ({"eggs": None}, "eggs must be int, got None"),
-        ({"baked": 1}, "baked must be bool, got 1"),
-        ({"sugar": "much"}, "sugar must be float, got 'much'"),
-        ({"shape": 3}, "shape must be .*, got 3"),
-        ({"layers": [1]}, r"layers must be .*, got \(1,\)"),
-        ({"tin": 7}, "tin must be .*, got 7"),
-        ({"icing": "pink"}, "icing must be .*, got 'pink'"),
-        ({"eggs": -1}, "eggs must be at least 0, got -1"),
-    ],
-)
-def test_settings_of_another_name_or_type_are_refused(content: dict[str, object], message: str, tmp_path: Path):
-    write_json(tmp_path / "recipe.json", content)
-    with pytest.raises(ValueError, match=rf"recipe.json has no valid Recipe: {message}"):
-        read_settings(tmp_path / "recipe.json", Recipe)

@@ -47,7 +47,7 @@ def test_the_source_distribution_brings_what_its_tests_need(built: dict[str, Pat
         names = {name.partition("/")[2] for name in archive.getnames()}
     expected = {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "Makefile", "constraints.txt", "mkdocs.yml"}
     expected |= {"CHANGELOG.md", "CONTRIBUTING.md", "tests/conftest.py", "examples/plain_loop.py"}
-    expected |= {"docs/export.md", "docs/images/prototypes.png", "benchmarks/outliers.py", "results/committee.md"}
+    expected |= {"docs/export.md", "docs/images/prototypes.png", "scripts/outliers.py", "results/committee.md"}
     assert expected <= names
     assert built["sdist"].stat().st_size < 10e6
 
@@ -56,12 +56,12 @@ def test_extras_bring_what_the_core_can_do_without(built: dict[str, Path]):
     with zipfile.ZipFile(built["wheel"]) as wheel:
         (name,) = (name for name in wheel.namelist() if name.endswith("METADATA"))
         metadata = email.message_from_bytes(wheel.read(name))
-    extras = {"mat", "onnx", "hub", "timm", "tensorboard", "explore", "sklearn", "ray"}
+    extras = {"onnx", "hub", "timm", "tensorboard", "explore", "sklearn", "ray"}
     assert set(metadata.get_all("Provides-Extra")) == extras | {"dev"}
     assert all(f"`{extra}`" in metadata.get_payload() for extra in extras - {"explore"}), "README names them"
     core = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
     names = {line.split(">")[0] for line in core}
-    assert names == {"torch", "numpy", "safetensors", "tyro", "rich", "matplotlib", "pillow", "pooch"}
+    assert names == {"torch", "numpy", "scipy", "safetensors", "tyro", "rich", "matplotlib", "pillow", "pooch"}
 
 
 @pytest.mark.parametrize("kind", ["wheel", "sdist"])

@@ -113,10 +113,14 @@ class ResNet18(Encoder):
         self.stem = nn.Sequential(_conv3x3(channels, width), nn.BatchNorm2d(width), nn.ReLU())
         self.blocks = nn.Sequential(*blocks)
         self.num_features = before
-        _prepare(self)
+        # With fewer channels, oneDNN's gradient of the strided 1×1 shortcuts writes out of bounds in channels-last
+        # order (torch 2.13, CPUs without AVX-512).
+        self.in_channels_last = width >= 8
+        _prepare(self, self.in_channels_last)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.blocks(self.stem(channels_last(images))).mean(dim=(2, 3))
+        ordered = channels_last(images) if self.in_channels_last else images
+        return self.blocks(self.stem(ordered)).mean(dim=(2, 3))
 
 
 class BasicBlock(nn.Module):
@@ -200,9 +204,10 @@ def _transition(width: int) -> nn.Sequential:
     return nn.Sequential(nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width, 1, bias=False), nn.AvgPool2d(2))
 
 
-def _prepare(module: nn.Module) -> None:
+def _prepare(module: nn.Module, in_channels_last: bool = True) -> None:
     """He's initialisation for layers with ReLU, and weights in the order of `channels_last`."""
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if in_channels_last:
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

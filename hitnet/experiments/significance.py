@@ -39,10 +39,10 @@ def welch(lower: Errors, higher: Errors) -> float | None:
 
     None where it cannot be asked: fewer than two runs on a side, or no spread at all to measure the difference by.
     """
-    if (not lower.deviation and not higher.deviation) or min(lower.count, higher.count) < 2:
+    if lower.deviation is None or higher.deviation is None or not (lower.deviation or higher.deviation):
         return None
-    test = stats.ttest_ind(lower.values, higher.values, equal_var=False, alternative="less")
-    return float(test.pvalue)
+    sides = (number for errors in (lower, higher) for number in (errors.mean, errors.deviation, errors.count))
+    return float(stats.ttest_ind_from_stats(*sides, equal_var=False, alternative="less").pvalue)
 
 
 def sign_test(successes: int, trials: int) -> float:

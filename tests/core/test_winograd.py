@@ -385,3 +385,23 @@ def test_forward_mode_derivatives_are_those_of_the_plain_convolution():
         found = conv(torch.autograd.forward_ad.make_dual(x, tangent))
         derivative = torch.autograd.forward_ad.unpack_dual(found).tangent
     torch.testing.assert_close(derivative, F.conv2d(tangent, conv.weight))
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (torch.nn.modules.module, "_has_any_global_hook"),
+        (torch._C, "_are_functorch_transforms_active"),
+        (torch.autograd.forward_ad, "_current_level"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_torch_without_its_private_names_costs_the_fast_path_and_no_more(place, name, monkeypatch):
+    first, second, x = nn.Conv2d(1, 32, 5), forced(32, 4, 5), torch.rand(2, 1, 20, 20)
+    calls, plain = [], first.forward
+    monkeypatch.setattr(first, "forward", lambda images: calls.append(1) or plain(images))
+    fast = conv_relu_conv(x, first, second)
+    assert not calls, "the fast path takes both convolutions at once"
+    monkeypatch.delattr(place, name)
+    torch.testing.assert_close(conv_relu_conv(x, first, second), fast, rtol=1e-4, atol=1e-5)
+    assert calls

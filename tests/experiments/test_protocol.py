@@ -19,7 +19,9 @@ def test_the_paper_scale_is_the_papers_protocol_to_the_letter():
         for trial in cell.trials:
             config = trial.settings
             schedule = {CONSTANT: "constant", FALLING: "decay"}[rate]
-            plain = TrainConfig(data="mnist", model=config.model, epochs=250, seed=config.seed, schedule=schedule)
+            plain = TrainConfig(
+                data="mnist", model=config.model, epochs=250, seed=config.seed, schedule=schedule
+            ).resolve()
             assert replace(config, out=plain.out) == replace(plain, precision="float32")
             assert (config.batch_size, config.shift, config.learning_rate) == (128, 2, 0.001)
     affnist = protocol("paper").grid("table2")["HitNet", "affNIST"].trials[0].settings
@@ -81,7 +83,7 @@ def test_the_first_seed_of_everything_comes_first_and_a_teacher_before_its_pupil
     for trial in pupils:
         assert paths.index(trial.teacher.path) < paths.index(trial.path)
         assert trial.settings.teacher == trial.teacher.path
-        assert trial.teacher.config.seed == trial.settings.seed, "it has seen no other training images"
+        assert trial.teacher.settings.seed == trial.settings.seed, "it has seen no other training images"
 
 
 def test_more_runs_add_seeds_and_change_nothing_else():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hitnet.experiments import work
+from hitnet.experiments import runner
 from hitnet.experiments.cost import (
     GPU_OVERHEAD,
     GPU_RATE,
@@ -24,7 +24,7 @@ from hitnet.experiments.cost import (
 )
 from hitnet.experiments.protocol import SCALES, Protocol, Trial
 from hitnet.experiments.runner import ATTEMPTS, Progress, run_local, survey
-from hitnet.runs import train as loop
+from hitnet.runs import train
 from hitnet.runs.run import Row, Run
 from hitnet.settings import ModelConfig
 from hitnet.training.watchers import Watcher
@@ -69,7 +69,7 @@ def test_a_run_whose_process_is_killed_goes_on_to_the_same_weights(tiny: Make, t
     assert kills
     assert disturbed[0].status == "done"
     assert disturbed[0].attempts == 2
-    work.do(calm)
+    runner.do(calm)
     assert lasting(trial) == lasting(calm)
 
 
@@ -97,7 +97,7 @@ def test_a_failing_run_says_why_and_the_others_go_on(tiny: Make):
 
 def test_a_pupil_waits_for_its_teacher(tiny: Make):
     teacher = tiny(model="lenet5-hom", epochs=1)
-    pupil = tiny(out=teacher.config.out / "hybrid", epochs=1, augment="hybrid", teacher=teacher.path)
+    pupil = tiny(out=teacher.settings.out / "hybrid", epochs=1, augment="hybrid", teacher=teacher.path)
     found = survey([replace(pupil, teacher=teacher), teacher])
     order = []
 
@@ -121,7 +121,7 @@ def test_an_interruption_leaves_no_process_and_everything_to_go_on_with(tiny: Ma
     again = survey([trial])
     assert 1 <= again[0].began < 6
     run_local(again, 1, quietly)
-    work.do(calm)
+    runner.do(calm)
     assert lasting(trial) == lasting(calm)
 
 
@@ -156,10 +156,10 @@ def test_when_the_command_is_killed_its_processes_end_too(tmp_path: Path):
 
 
 def test_a_run_of_other_settings_in_the_same_place_is_an_error(tiny: Make):
-    work.do(tiny(epochs=1))
+    runner.do(tiny(epochs=1))
     with pytest.raises(ValueError, match=r"was made with epochs 1, expected 2; choose another --out"):
         survey([tiny(epochs=2)])
-    assert work.is_done(tiny(epochs=1, threads=2, device="cpu")), "where it is computed does not matter"
+    assert runner.is_done(tiny(epochs=1, threads=2, device="cpu")), "where it is computed does not matter"
 
 
 class Stops(Watcher):
@@ -175,15 +175,15 @@ def test_an_interrupted_pupil_goes_on_where_it_was_moved_to_with_its_teacher(tin
         return replace(tiny(out=out / "hybrid", epochs=2, augment="hybrid", teacher=teacher.path), teacher=teacher)
 
     here, there = pupil_in(tmp_path / "here"), pupil_in(tmp_path / "there")
-    work.do(here.teacher)
+    runner.do(here.teacher)
     with pytest.raises(KeyboardInterrupt):
-        loop.train(here.config, watcher=Stops())
+        train.train(here.settings, watcher=Stops())
     (tmp_path / "here").rename(tmp_path / "there")
-    work.do(there)
-    assert work.is_done(there)
-    assert Run(there.path).config.teacher == there.teacher.path
+    runner.do(there)
+    assert runner.is_done(there)
+    assert Run(there.path).read_settings().teacher == there.teacher.path
     with pytest.raises(ValueError, match=r"was made with teacher ../mnist-mini/lenet5-hom-s0, expected ../other"):
-        work.is_done(replace(there, config=replace(there.config, teacher=tmp_path / "there" / "other")))
+        runner.is_done(replace(there, settings=replace(there.settings, teacher=tmp_path / "there" / "other")))
 
 
 # ---- what it costs
@@ -213,9 +213,9 @@ def test_the_hours_of_a_gpu_follow_from_operations_and_steps():
 
 
 def test_epochs_that_were_done_correct_the_time_left(tiny: Make):
-    one = expected_seconds(tiny().config)
+    one = expected_seconds(tiny().settings)
     found = [Progress(tiny(epochs=4)), Progress(tiny(seed=1, epochs=4), "done", rows=[{}] * 4, began=4)]
     assert seconds_left(found, 0) == pytest.approx(4 * one)
     found[0].rows = [{}]
     assert seconds_left(found, 7.0) == pytest.approx(21)
-    assert epoch_work(tiny().config).steps == 4 + 8
+    assert epoch_work(tiny().settings).steps == 4 + 8

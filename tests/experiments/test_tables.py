@@ -159,7 +159,7 @@ def test_a_csv_file_says_what_the_table_says(laptop: Protocol, pretend: Callable
     records = {record["row"]: record["against_default"] for record in table(laptop, "ablations").records}
     assert records["loss: smooth"] == "+0.20, too few runs to tell"
     claims = claims_table(all_claims(laptop), laptop, {})
-    assert list(claims.records[0]) == ["claim", "verdict", "found", "p"]
+    assert list(claims.records[0]) == ["claim", "conclusion", "found", "p"]
 
 
 def test_the_relative_decrease_by_hand(laptop: Protocol):
@@ -208,9 +208,9 @@ def test_what_the_paper_gives_as_a_difference_is_called_derived(tmp_path, preten
 
 def test_claims_are_judged_on_what_is_there(laptop: Protocol):
     claims = {claim.words: claim for claim in all_claims(laptop)}
-    assert claims[f"HitNet errs less than N1 on MNIST, {CONSTANT}"].verdict == "holds"
+    assert claims[f"HitNet errs less than N1 on MNIST, {CONSTANT}"].conclusion == "holds"
     assert claims[f"HitNet errs less than N1 on MNIST, {CONSTANT}"].found == "0.39 ± 0.014 (2) against 0.52 ± 0.028 (2)"
-    assert claims["HitNet errs less at a falling rate than at a constant one"].verdict == "not decided at this scale"
+    assert claims["HitNet errs less at a falling rate than at a constant one"].conclusion == "not decided at this scale"
     assert not any("N2b errs less at" in words for words in claims)
     compared = [claim.found for claim in claims.values() if "against" in claim.found]
     assert len(set(compared)) == len(compared), "no test is listed twice"
@@ -275,14 +275,14 @@ def test_the_report_holds_its_pictures_and_fetches_nothing(laptop: Protocol, tmp
 def test_speed_is_measured_by_both_paths_and_scaled_to_an_epoch(tmp_path):
     found = measure_speed(rounds=2, batch_size=4, width=16)
     assert {path: {name: len(times) for name, times in cases.items()} for path, cases in found.seconds.items()} == {
-        path: {"HitNet": 2, "CapsNet": 2} for path in ("spectral convolution", "direct convolution")
+        path: {"HitNet": 2, "CapsNet": 2} for path in ("Winograd convolution", "direct convolution")
     }
     known = Speed({"direct convolution": {"HitNet": [0.1, 0.1], "CapsNet": [1.2, 1.2]}}, 100, "abacus", 3)
     assert speed_table(known).rows == [["direct convolution", "60 s", "720 s", "12.00 (12.00 to 12.00)", "≥ 10"]]
     assert speed_table(known).notes[0].startswith("on abacus, threads: 3, float32: medians of 2 steps of 100 images")
     assert speed_table(found).notes[0].startswith("encoders of 16 channels, not the paper's 256")
     assert list(speed_claims(found)) == [], "narrow networks say nothing of the paper's"
-    assert [claim.verdict for claim in speed_claims(known)] == ["holds"]
+    assert [claim.conclusion for claim in speed_claims(known)] == ["holds"]
     write_json(tmp_path / "speed.json", vars(found))
     assert read_speed(tmp_path / "speed.json") == found
     write_json(tmp_path / "speed.json", {"rounds": 3})

@@ -32,7 +32,7 @@ def test_an_explanation_says_what_the_weights_say(ladder):
     assert (found.class_index, found.rival_index, found.ranking) == (0, 1, [0, 1, 2])
     assert found.scores[0] == pytest.approx((0.02**2 + 0.06**2) ** 0.5, abs=1e-6)
     assert found.verdict == "sure"
-    assert [deformation.feature for deformation in found.deformations[:2]] == [3, 1]
+    assert [deformation.component for deformation in found.deformations[:2]] == [3, 1]
     assert [deformation.units for deformation in found.deformations[:2]] == pytest.approx([-1.2, 0.4], abs=1e-4)
     assert [deformation.change for deformation in found.deformations[:2]] == pytest.approx([0.003, 0.001], abs=1e-6)
     assert torch.equal(found.prototype, hitnet.prototypes(model)[0])

@@ -79,7 +79,7 @@ def test_a_model_without_decoder_says_so(name):
     ("call", "message"),
     [
         (lambda model: hitnet.deformations(model, 3, 0), "class_index must lie in 0..2, got 3"),
-        (lambda model: hitnet.deformations(model, 0, 4), "feature must lie in 0..3, got 4"),
+        (lambda model: hitnet.deformations(model, 0, 4), "component must lie in 0..3, got 4"),
         (lambda model: hitnet.sample(model, -1, 2), "class_index must lie in 0..2, got -1"),
     ],
 )

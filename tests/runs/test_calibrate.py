@@ -73,7 +73,7 @@ def test_the_command_line_tells_the_share_and_predict_keeps_to_it(run: Path, hit
     assert found is not None
     assert f"{found.validation.answered} ({100 * found.validation.answered / 120:.1f} %)" in said
     assert "at most 20 % of such answers are wrong, with 95 % confidence (chosen on 120 validation images)" in said
-    images = load_dataset(Run(run).config.data).test.images[:, 0]
+    images = load_dataset(Run(run).read_settings().data).test.images[:, 0]
     noise = torch.randint(256, (28, 28), dtype=torch.uint8)
     for name, pixels in (("square", images[0]), ("noise", noise)):
         Image.fromarray(pixels.numpy()).save(tmp_path / f"{name}.png")

@@ -39,7 +39,7 @@ def test_a_finished_run_folder_is_complete(run: Run, settings: Settings, tmp_pat
         "plots/prototypes.png",
         "result.json",
     }
-    assert run.read_settings() == settings(ema=0.5, validation=0.25, seed=4)
+    assert run.read_settings() == settings(ema=0.5, validation=0.25, seed=4).resolve()
 
     environment = json.loads((run.path / "env.json").read_text())
     expected = {"hitnet", "torch", "numpy", "python", "platform", "processor", "cores", "threads", "processes"}
@@ -109,11 +109,11 @@ class TestASecondRunIntoTheSameFolder:
         run = Run.named(settings(), "squares")
         run.path.mkdir(parents=True)
         (run.path / "thesis.txt").write_text("years of work")
-        with pytest.raises(FileExistsError, match=r"something that is no run in .*; choose .* --overwrite"):
+        with pytest.raises(FileExistsError, match=r"something that is not a run in .*; choose .* --overwrite"):
             hitnet.train(settings(epochs=1))
         assert snapshot(run.path) == {"thesis.txt": b"years of work"}
 
-    @pytest.mark.parametrize("step", ["shutil.rmtree", "write_json"])
+    @pytest.mark.parametrize("step", ["hitnet.files.shutil.rmtree", "hitnet.runs.run.write_json"])
     def test_takes_no_notice_of_what_a_kill_left(self, step: str, settings: Settings, monkeypatch: pytest.MonkeyPatch):
         def kill(*_: object, ignore_errors: bool = False) -> None:
             if not ignore_errors:
@@ -121,7 +121,7 @@ class TestASecondRunIntoTheSameFolder:
 
         run = hitnet.train(settings(epochs=1))
         with monkeypatch.context() as patch:
-            patch.setattr(f"hitnet.runs.run.{step}", kill)
+            patch.setattr(step, kill)
             with pytest.raises(KeyboardInterrupt):
                 hitnet.train(settings(epochs=1), overwrite=True)
         assert find_runs(run.path.parent) == []
@@ -146,7 +146,7 @@ def test_runs_are_found_at_any_depth_and_an_unfinished_one_has_no_result(setting
     found = {run.path: run for run in find_runs(tmp_path / "runs")}
     assert len(found) == 2
     with pytest.raises(ValueError, match="is not finished; go on with it: hitnet train --resume"):
-        _ = found[other.path].result
+        found[other.path].read_result()
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -14,9 +14,10 @@ import hitnet
 from hitnet import cli
 from hitnet.data import HybridAugmentation, Variation, load_dataset, to_float
 from hitnet.files import read_json, write_json
-from hitnet.interpret import multiply
+from hitnet.runs import augment
 from hitnet.runs.atlas import file_name, read_evolution
-from hitnet.runs.reopen import reopen
+from hitnet.runs.reopen import reopen_drawing
+from hitnet.runs.run import Run
 from hitnet.runs.train import resume, train
 from hitnet.settings import TrainConfig
 from hitnet.training.watchers import Watcher
@@ -31,8 +32,8 @@ def test_a_finished_run_reports_the_quality_of_its_drawings(run_folder):
     result = read_json(run_folder / "result.json")
     assert set(result["quality"]) >= {"r2", "component_r2", "sweep_change", "prototypes_recognised", "dead"}
     assert len(result["quality"]["component_r2"]) == 4
-    assert result["features"]["expected_deviation"] == pytest.approx(0.05)
-    assert 0.3 < result["features"]["mean"] < 0.7
+    assert result["components"]["expected_deviation"] == pytest.approx(0.05)
+    assert 0.3 < result["components"]["mean"] < 0.7
     assert (run_folder / "plots" / "components.png").is_file()
 
 
@@ -56,7 +57,7 @@ def test_prototypes_measures_the_quality_of_a_run_that_did_not(run, hitnet_says)
 
 def test_the_evolution_ends_in_the_prototypes_of_the_model_itself(run, hitnet_says):
     model = hitnet.load(run)
-    evolution = list(read_evolution(model, run))
+    evolution = list(read_evolution(model, Run(run)))
     assert [epoch for epoch, _ in evolution] == [1, 2]
     assert torch.equal(evolution[-1][1], hitnet.prototypes(model))
     hitnet_says("prototypes", run, "--evolution")
@@ -92,7 +93,7 @@ def test_explain_writes_a_card_for_each_image_it_can_read(run, hitnet_says, tmp_
     expected = hitnet.explain(hitnet.load(run), to_float(data.test.images[0]))
     assert found["class"] == expected.class_name
     assert found["words"] == expected.words
-    assert found["deformations"][0]["feature"] == expected.deformations[0].feature
+    assert found["deformations"][0]["component"] == expected.deformations[0].component
     assert read_json(folder / "digit-card-2.json")["note"] == "28×28 from 40×30, grey from colour"
 
 
@@ -144,19 +145,19 @@ def test_augment_makes_data_that_can_be_trained_on(run, few, hitnet_says, tmp_pa
 def test_augment_makes_a_folder_that_can_be_read_where_a_class_has_no_test_image(few, tmp_path):
     model, before = hitnet.create_model("lenet5-hom", width=2), load_dataset(few)
     data = replace(before, test=before.test.subset(torch.arange(9)))
-    loaded = load_dataset(multiply.write_augmented(model, data, tmp_path / "more", 1))
+    loaded = load_dataset(augment.write_augmented(model, data, tmp_path / "more", 1))
     assert loaded.class_names == before.class_names
     assert (len(loaded.train), len(loaded.test)) == (60, 9)
 
 
 def test_a_folder_is_not_given_the_name_of_a_file(run, few, tmp_path):
     with pytest.raises(ValueError, match="add --format npz"):
-        multiply.write_augmented(hitnet.load(run), load_dataset(few), tmp_path / "more.npz", 1)
+        augment.write_augmented(hitnet.load(run), load_dataset(few), tmp_path / "more.npz", 1)
     assert not (tmp_path / "more.npz").exists()
 
 
 def test_augment_with_tweak_zero_repeats_the_images(run, few, tmp_path):
-    out = multiply.write_augmented(hitnet.load(run), load_dataset(few), tmp_path / "same.npz", 1, 0.0, format="npz")
+    out = augment.write_augmented(hitnet.load(run), load_dataset(few), tmp_path / "same.npz", 1, 0.0, format="npz")
     images = load_dataset(out).train.images
     assert torch.equal(images[::2], images[1::2])
 
@@ -170,7 +171,7 @@ def test_augment_never_touches_what_is_there_and_leaves_nothing_half_written(run
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        multiply.write_augmented(hitnet.load(run), load_dataset(few), tmp_path / "new", 1, done=fail)
+        augment.write_augmented(hitnet.load(run), load_dataset(few), tmp_path / "new", 1, done=fail)
     assert not list(tmp_path.glob("*new*"))
     assert not list(tmp_path.glob(".*new*"))
 
@@ -186,9 +187,9 @@ def test_the_preview_draws_only_the_papers_figure(run, few, hitnet_says):
 
 
 def test_class_names_become_folder_and_file_names():
-    assert multiply._folder_names(("T-shirt/top", "Bag")) == ["T-shirt-top", "Bag"]
+    assert augment._folder_names(("T-shirt/top", "Bag")) == ["T-shirt-top", "Bag"]
     with pytest.raises(ValueError, match="same name"):
-        multiply._folder_names(("a/b", "a-b"))
+        augment._folder_names(("a/b", "a-b"))
     assert [file_name(3, "3", 10), file_name(3, "T-shirt/top", 100)] == ["3", "03-T-shirt-top"]
 
 
@@ -290,7 +291,7 @@ def test_a_run_that_does_not_draw_names_what_would(tmp_path, model, remedy):
     hitnet.create_model(model, width=2, decoder="none").save(tmp_path / "model")
     write_json(tmp_path / "args.json", {"model": model})
     with pytest.raises(ValueError, match=f"has no decoder, so it cannot draw; train one with {remedy}"):
-        reopen(tmp_path)
+        reopen_drawing(tmp_path)
     with pytest.raises(ValueError, match=remedy):
         cli.explain(tmp_path, (tmp_path / "picture.png",))
 

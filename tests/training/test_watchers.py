@@ -130,6 +130,6 @@ def test_any_number_of_pictures_fills_its_rows():
 
 def test_without_tensorboard_the_extra_is_named_and_nothing_is_written(settings: Settings, tmp_path: Path, monkeypatch):
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"needs tensorboard; install: pip install 'hitnet\[tensorboard\]'"):
+    with pytest.raises(RuntimeError, match=r"needs tensorboard; install: pip install 'hitnet\[tensorboard\]'"):
         hitnet.train(settings(track="tensorboard"))
     assert not (tmp_path / "runs").exists()

@@ -19,7 +19,7 @@ from support.explorer_runs import serving
 from hitnet.core.model import Model, create_model, load
 from hitnet.data import load_dataset, to_float
 from hitnet.export import export_html
-from hitnet.interpret.prototypes import draw, prototypes
+from hitnet.interpret.prototypes import prototypes
 from hitnet.web.bundle import describe_model, pack_decoder
 from hitnet.web.explorer import Explorer
 
@@ -79,7 +79,7 @@ def canvas_bytes(page: Page, selector: str = ".stage canvas") -> np.ndarray[Any,
 
 
 def torch_bytes(model: Model, class_index: int, capsule: list[float]) -> np.ndarray[Any, Any]:
-    picture = draw(model, torch.tensor([capsule]), torch.tensor([class_index]))[0]
+    picture = model.draw(torch.tensor([capsule]), torch.tensor([class_index]))[0]
     return (picture * 255).round().byte().permute(1, 2, 0).expand(-1, -1, 3).numpy()
 
 
@@ -149,7 +149,7 @@ def test_the_decoder_in_the_page_equals_torchs(
     model = create_model("lenet5-hom", shape, classes, dims, decoder=decoder, width=2).eval()
     capsules = 0.5 + 0.2 * (torch.rand(3, dims) - 0.5)
     indices = torch.tensor([0, classes // 2, classes - 1])
-    expected = draw(model, capsules, indices).flatten(1)
+    expected = model.draw(capsules, indices).flatten(1)
     drawn = new_page(address).evaluate(
         """async ([model, weights, capsules, indices]) => {
             const { Decoder } = await import("/static/decoder.js");
@@ -351,7 +351,7 @@ def test_hybrid_images_in_the_page_follow_the_librarys_formula(
     label = int(load_dataset("mnist-mini").test.labels[5])
     capsule = model.capsules(image)[0, label].detach()
     moves = 2 * torch.rand(16) - 1
-    reconstruction, modified = draw(model, torch.stack([capsule, capsule + 0.05 * moves]), torch.tensor([label, label]))
+    reconstruction, modified = model.draw(torch.stack([capsule, capsule + 0.05 * moves]), torch.tensor([label, label]))
     expected = (image[0] + modified - reconstruction).clamp(0, 1).flatten()
     made = new_page(address).evaluate(
         """async ([index, capsule, image, moves]) => {

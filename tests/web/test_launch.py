@@ -72,7 +72,7 @@ def test_a_run_whose_package_is_missing_is_passed_over_and_not_compared(
     path = fake_run(tmp_path / "data" / "timm", create_model("lenet5-hom", width=2))
     write_json(path / "result.json", {})
     assert launch.newest_run(tmp_path) == path
-    monkeypatch.setattr(launch, "load", load_without_timm)
+    monkeypatch.setattr("hitnet.runs.run.load", load_without_timm)
     assert launch.newest_run(tmp_path) is None
     monkeypatch.setattr(comparison, "load", load_without_timm)
     with pytest.raises(ValueError, match="need timm"):  # which the page shows
@@ -98,7 +98,7 @@ def test_the_demo_is_trained_when_the_person_wants_it(tmp_path: Path, monkeypatc
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda question: "y")
     # Nobody asked to replace anything: the run that lies where others go stays.
-    monkeypatch.setattr("hitnet.training.loop.train", lambda config, watcher: Run.named(config, config.data))
+    monkeypatch.setattr("hitnet.runs.train.train", lambda config, watcher: Run.named(config, config.data))
     served = []
     monkeypatch.setattr(launch, "serve", lambda *arguments: served.append(arguments[0]))
     cli.explore(no_browser=True)

@@ -106,7 +106,7 @@ def test_an_image_can_be_inverted_first(client: TestClient) -> None:
 
 def test_test_images_can_be_filtered_by_what_happened_to_them(client: TestClient, explorer: Explorer) -> None:
     client.get("/api/tests")
-    wait_until(lambda: client.get("/api/tests").json()["state"] == "ready")
+    wait_until(lambda: client.get("/api/tests").json()["phase"] == "ready")
     test = load_dataset("mnist-mini").test
     predicted = explorer.model.predict(to_float(test.images))
     wrong = set((predicted != test.labels).nonzero()[:, 0].tolist())
@@ -133,7 +133,7 @@ def test_a_test_image_can_be_asked_for_first(copied_run: Path) -> None:
 def test_without_its_data_the_rest_of_a_run_is_there(colour_run: Path) -> None:
     client = TestClient(create_app(Explorer(colour_run)), base_url="http://localhost")
     client.get("/api/tests")
-    wait_until(lambda: client.get("/api/tests").json()["state"] == "gone")
+    wait_until(lambda: client.get("/api/tests").json()["phase"] == "gone")
     assert "nowhere" in client.get("/api/tests").json()["message"]
     assert is_error(client.get("/api/tests/one?index=0"), 400, "nowhere")
     answer = client.post("/api/explain", content=png(np.zeros((9, 7, 3), np.uint8)))
@@ -145,7 +145,7 @@ def test_of_data_that_changed_no_test_images_are_shown(copied_run: Path) -> None
     (copied_run / "env.json").write_text(json.dumps(environment | {"data": "0123456789abcdef"}))
     client = TestClient(create_app(Explorer(copied_run)), base_url="http://localhost")
     client.get("/api/tests")
-    wait_until(lambda: client.get("/api/tests").json()["state"] == "gone")
+    wait_until(lambda: client.get("/api/tests").json()["phase"] == "gone")
     assert is_error(client.get("/api/tests/one?index=0"), 400, "changed since it began (fingerprint 0123456789abcdef")
 
 

@@ -1,0 +1,62 @@
+"""Settings from their files: as they were written, or refused with the name of the file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from hitnet.files import read_json, write_json
+from hitnet.settings import _revive
+
+
+@dataclass(frozen=True)
+class Recipe:
+    name: str = "cake"
+    eggs: int = 3
+    sugar: float = 0.5
+    baked: bool = True
+    shape: tuple[int, int] | None = None
+    layers: tuple[str, ...] = ()
+    tin: Path | None = None
+    icing: Literal["white", "brown"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.eggs < 0:
+            raise ValueError(f"eggs must be at least 0, got {self.eggs}")
+
+
+def read_settings(path: Path, kind: type[Recipe]) -> Recipe:
+    return _revive(read_json(path), kind, kind, path)
+
+
+def test_settings_come_back_as_they_were_written(tmp_path: Path):
+    content = {"sugar": 1, "shape": [2, 3], "layers": ["jam"], "tin": "round/one", "icing": "brown", "baked": False}
+    write_json(tmp_path / "recipe.json", content)
+    expected = Recipe(
+        sugar=1, shape=(2, 3), layers=("jam",), tin=Path("round/one"), icing="brown", baked=False, name="cake"
+    )
+    assert read_settings(tmp_path / "recipe.json", Recipe) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"egs": 3}, "there is no egs; the fields are name, eggs"),
+        ({"eggs": "3"}, "eggs must be int, got '3'"),
+        ({"eggs": 3.5}, "eggs must be int, got 3.5"),
+        ({"eggs": True}, "eggs must be int, got True"),
+        ({"eggs": None}, "eggs must be int, got None"),
+        ({"baked": 1}, "baked must be bool, got 1"),
+        ({"sugar": "much"}, "sugar must be float, got 'much'"),
+        ({"shape": 3}, "shape must be .*, got 3"),
+        ({"layers": [1]}, r"layers must be .*, got \(1,\)"),
+        ({"tin": 7}, "tin must be .*, got 7"),
+        ({"icing": "pink"}, "icing must be .*, got 'pink'"),
+        ({"eggs": -1}, "eggs must be at least 0, got -1"),
+    ],
+)
+def test_settings_of_another_name_or_type_are_refused(content: dict[str, object], message: str, tmp_path: Path):
+    write_json(tmp_path / "recipe.json", content)
+    with pytest.raises(ValueError, match=rf"recipe.json has no valid Recipe: {message}"):
+        read_settings(tmp_path / "recipe.json", Recipe)
