@@ -1,11 +1,11 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# On a fresh machine, two commands are enough: `make demo` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
 .PHONY: demo test check bench docs clean chromium
 
-# Installed anew only when what is to be installed changes.
+# Reinstalled only when the dependencies change.
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
@@ -15,12 +15,12 @@ demo: $(READY)
 	$(BIN)/hitnet train --out runs/demo --overwrite
 	@echo "Prototypes:   runs/demo/mnist-mini/hitnet-fast-s0/plots/prototypes.png"
 	@echo "Explore:      $(BIN)/hitnet explore runs/demo/mnist-mini/hitnet-fast-s0"
-	@echo "Own pictures: $(BIN)/hitnet train --data FOLDER-OF-CLASS-FOLDERS --image-size 32 --epochs 20"
+	@echo "Your images:  $(BIN)/hitnet train --data FOLDER-OF-CLASS-FOLDERS --image-size 32 --epochs 20"
 
 test: $(READY) chromium
 	$(BIN)/python -m pytest -n 2
 
-# The browser tests need Chromium. It is installed where that is allowed; elsewhere those tests say why they are skipped.
+# The browser tests need Chromium. It is installed if that is allowed; otherwise those tests are skipped with a reason.
 chromium:
 	@command -v chromium >/dev/null || { S=$$(test "$$(id -u)" = 0 || echo sudo -n); \
 	$$S apt-get update -qq && $$S apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 || true

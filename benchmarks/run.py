@@ -1,8 +1,8 @@
-"""How fast HitNet is on this machine: ratios measured in one process, cases in turn, the median of several rounds.
+"""How fast HitNet is on this machine: cases run in turn in one process, and the median of several rounds counts.
 
     python benchmarks/run.py [--out results/benchmark] [--rounds 5]
 
-Writes OUT.json and OUT.png and prints tables. Nothing else should compute meanwhile.
+Writes OUT.json and OUT.png and prints tables. The machine should be otherwise idle.
 """
 
 import argparse
@@ -42,7 +42,7 @@ BATCHES, SIZES, CLASSES, DIMS = (32, 128, 512), (28, 32, 40), (10, 30, 100, 300,
 
 
 class Case:
-    """A network ready to be timed; `direct` ones use the plain convolution in the memory order that suits it best."""
+    """A network ready to be timed; without `winograd`, in the memory layout where the plain convolution is fastest."""
 
     def __init__(self, name: str, winograd: bool, batch: int, size: int, **options: Any) -> None:
         torch.manual_seed(0)
@@ -69,7 +69,7 @@ class Case:
 
 
 def in_turn(actions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median seconds of each action; one round runs each of them once, after two to warm up."""
+    """Median seconds of each action; each round runs every action once, after two warm-up rounds."""
     times: dict[str, list[float]] = {name: [] for name in actions}
     for turn in range(rounds + 2):
         for name, action in actions.items():
@@ -77,17 +77,17 @@ def in_turn(actions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, flo
             action()
             if turn >= 2:
                 times[name].append(time.perf_counter() - began)
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
 def sgemm_gflops(rounds: int) -> float:
-    """The machine's own rate: a product of two 2048×2048 matrices in float32."""
+    """The machine's own rate, for reference: a product of two 2048×2048 matrices in float32."""
     a, b = torch.rand(2048, 2048), torch.rand(2048, 2048)
     return 2 * 2048**3 / in_turn({"sgemm": lambda: a @ b}, 3 * rounds)["sgemm"] / 1e9
 
 
 def multiply_adds(net: nn.Module, images: Tensor) -> int:
-    """Of a training step by the direct count: forward, gradient of the weights, gradient of the inputs (not images)."""
+    """Multiply-adds of a training step with direct convolutions: forward, gradients of weights and hidden inputs."""
     total = 0
 
     def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -105,7 +105,7 @@ def multiply_adds(net: nn.Module, images: Tensor) -> int:
 
 
 def peak_memory(name: str) -> float:
-    """MB that a process of its own needs at most while it trains for a few steps."""
+    """Peak memory in MB of a separate process that trains for a few steps."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         return process.submit(_train_and_weigh, name).result()
 
@@ -120,7 +120,7 @@ def _train_and_weigh(name: str) -> float:
 
 
 def start_up(rounds: int) -> dict[str, float]:
-    """Seconds until a fresh process has done this, as a person waits for it."""
+    """Seconds that a user waits for a fresh process to do this."""
     command = str(Path(sys.executable).parent / "hitnet")
     lines = {
         "import torch": [sys.executable, "-c", "import torch"],
@@ -132,41 +132,41 @@ def start_up(rounds: int) -> dict[str, float]:
 
 
 def measure(rounds: int) -> dict[str, Any]:
-    """All numbers, seconds unless the name says otherwise."""
+    """All measurements, in seconds unless the name says otherwise."""
     console.print("start-up …")
-    found: dict[str, Any] = {"start_up": start_up(rounds), "sgemm_gflops": sgemm_gflops(rounds)}
+    numbers: dict[str, Any] = {"start_up": start_up(rounds), "sgemm_gflops": sgemm_gflops(rounds)}
     grid = [(batch, 28) for batch in BATCHES] + [(128, size) for size in SIZES[1:]]
-    found["train"], found["classify"] = {}, {}
+    numbers["train"], numbers["classify"] = {}, {}
     for batch, size in grid:
         console.print(f"batch {batch}, {size}×{size} …")
         cases = {name: Case(*case, batch, size) for name, case in CASES.items()}
         key = f"{batch}x{size}"
-        found["train"][key] = in_turn({name: case.train for name, case in cases.items()}, rounds)
-        found["classify"][key] = in_turn({name: case.classify for name, case in cases.items()}, rounds)
+        numbers["train"][key] = in_turn({name: case.train for name, case in cases.items()}, rounds)
+        numbers["classify"][key] = in_turn({name: case.classify for name, case in cases.items()}, rounds)
     console.print("classes and capsule sizes …")
-    found["classes"] = grow("num_classes", CLASSES, rounds)
-    found["capsule_dim"] = grow("capsule_dim", DIMS, rounds)
-    found["peak_memory_mb"] = {name: peak_memory(name) for name in CASES}
+    numbers["classes"] = grow("num_classes", CLASSES, rounds)
+    numbers["capsule_dim"] = grow("capsule_dim", DIMS, rounds)
+    numbers["peak_memory_mb"] = {name: peak_memory(name) for name in CASES}
     direct = Case(*CASES["HitNet, direct"], 128, 28)
-    found["multiply_adds"] = multiply_adds(direct.net, direct.images)
-    return found
+    numbers["multiply_adds"] = multiply_adds(direct.net, direct.images)
+    return numbers
 
 
 def grow(option: str, values: tuple[int, ...], rounds: int) -> dict[str, float]:
-    """Training step of HitNet, batch 128, against one option."""
-    found = {}
-    for value in values:  # one after the other: the largest needs gigabytes
-        found[str(value)] = in_turn({"step": Case("hitnet", True, 128, 28, **{option: value}).train}, rounds)["step"]
-    return found
+    """Seconds of HitNet's training step, batch 128, for each value of one option."""
+    seconds = {}
+    for value in values:  # one at a time: the largest needs gigabytes
+        seconds[str(value)] = in_turn({"step": Case("hitnet", True, 128, 28, **{option: value}).train}, rounds)["step"]
+    return seconds
 
 
-def ratios(found: dict[str, Any]) -> list[tuple[str, float, str]]:
-    """(what, how many times, what was asked for)."""
-    train, classify, start = found["train"]["128x28"], found["classify"]["512x28"], found["start_up"]
-    effective = 2 * found["multiply_adds"] / train["HitNet"] / 1e9
+def ratios(numbers: dict[str, Any]) -> list[tuple[str, float, str]]:
+    """(name, ratio, goal)."""
+    train, classify, start = numbers["train"]["128x28"], numbers["classify"]["512x28"], numbers["start_up"]
+    effective = 2 * numbers["multiply_adds"] / train["HitNet"] / 1e9
     return [
         ("training step: direct convolution / HitNet", train["HitNet, direct"] / train["HitNet"], "≥ 2.5, aim 3.3"),
-        ("effective GFLOP/s of the step / sgemm's", effective / found["sgemm_gflops"], "≥ 1.25, aim 1.6"),
+        ("effective GFLOP/s of the step / sgemm's", effective / numbers["sgemm_gflops"], "≥ 1.25, aim 1.6"),
         ("training step: CapsNet, direct / HitNet", train["CapsNet, direct"] / train["HitNet"], "≥ 4, aim 8"),
         ("training step: CapsNet / HitNet, both fast", train["CapsNet"] / train["HitNet"], ""),
         ("training step: HitNet / hitnet-fast", train["HitNet"] / train["hitnet-fast"], ""),
@@ -176,35 +176,35 @@ def ratios(found: dict[str, Any]) -> list[tuple[str, float, str]]:
     ]
 
 
-def show(found: dict[str, Any]) -> None:
+def show(numbers: dict[str, Any]) -> None:
     for kind, title in (("train", "training step, ms"), ("classify", "classifying a batch, ms")):
         table = Table("batch × size", *CASES, title=title)
-        for key, times in found[kind].items():
+        for key, times in numbers[kind].items():
             table.add_row(key.replace("x", " × "), *(f"{1000 * times[name]:,.0f}" for name in CASES))
         console.print(table)
-    table = Table("ratio", "measured", "asked for")
-    for what, times, asked in found["ratios"]:
-        table.add_row(what, f"{times:.2f}", asked)
+    table = Table("ratio", "measured", "goal")
+    for name, ratio, goal in numbers["ratios"]:
+        table.add_row(name, f"{ratio:.2f}", goal)
     console.print(table)
 
 
-def plot(found: dict[str, Any]) -> Figure:
-    """Cost against batch, image size, classes and capsule size, both axes logarithmic."""
+def plot(numbers: dict[str, Any]) -> Figure:
+    """Time of a training step against batch size, image size, classes and capsule size, both axes logarithmic."""
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     panels = figure.subplots(1, 4, sharey=True)
     sweeps = [
-        ("images a batch", BATCHES, [f"{b}x28" for b in BATCHES]),
-        ("image side", SIZES, [f"128x{s}" for s in SIZES]),
+        ("batch size", BATCHES, [f"{b}x28" for b in BATCHES]),
+        ("image height and width", SIZES, [f"128x{s}" for s in SIZES]),
     ]
     for axes, (label, values, keys) in zip(panels, sweeps, strict=False):
         for name in CASES:
-            axes.plot(values, [1000 * found["train"][key][name] for key in keys], marker="o", label=name)
+            axes.plot(values, [1000 * numbers["train"][key][name] for key in keys], marker="o", label=name)
         axes.set_xlabel(label)
     for axes, option, label in (
         (panels[2], "classes", "classes"),
         (panels[3], "capsule_dim", "components of a capsule"),
     ):
-        axes.plot([int(v) for v in found[option]], [1000 * t for t in found[option].values()], marker="o")
+        axes.plot([int(v) for v in numbers[option]], [1000 * t for t in numbers[option].values()], marker="o")
         axes.set_xlabel(label)
     for axes in panels:
         axes.set(xscale="log", yscale="log")
@@ -223,11 +223,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     machine = describe_environment(torch.device("cpu"), torch.float32, 1, {"data": "none: random images"})
-    found = {"machine": machine, **measure(args.rounds)}
-    found["ratios"] = ratios(found)
-    show(found)
-    write_json(args.out.with_suffix(".json"), found)
-    save(plot(found), args.out.with_suffix(".png"))
+    numbers = {"machine": machine, **measure(args.rounds)}
+    numbers["ratios"] = ratios(numbers)
+    show(numbers)
+    write_json(args.out.with_suffix(".json"), numbers)
+    save(plot(numbers), args.out.with_suffix(".png"))
     console.print(f"written to {args.out}.json and {args.out}.png")
 
 

@@ -1,4 +1,4 @@
-"""The centripetal loss as a loss of pytorch-metric-learning: (embeddings, labels) in, its miners and reducers as usual.
+"""The centripetal loss as a loss of pytorch-metric-learning; the library's miners and reducers work as usual.
 
 Run: python examples/metric_learning.py
 """
@@ -17,7 +17,7 @@ from hitnet.data import load_dataset, to_float
 
 
 class HitOrMissLoss(BaseMetricLossFunction):
-    """Like the library's other classification losses it owns the last layer, so its parameters are trained too."""
+    """Like the library's other classification losses, it owns the last layer, so its parameters are trained too."""
 
     def __init__(self, num_classes: int, embedding_size: int, capsule_dim: int = 16, **options: Any) -> None:
         super().__init__(**options)
@@ -40,12 +40,12 @@ class HitOrMissLoss(BaseMetricLossFunction):
         return hitnet.distance_to_centre(self.layer(embeddings))
 
     def get_logits(self, embeddings: Tensor) -> Tensor:
-        """The library's convention: the largest wins."""
+        """The library's convention: the largest logit wins."""
         return -self.distances(embeddings)
 
 
 def main(epochs: int = 3) -> float:
-    """Train on the built-in digits; the share of test digits that are recognised."""
+    """Train on the built-in digits; returns the test accuracy."""
     data = load_dataset("mnist-mini")
     loader = DataLoader(TensorDataset(to_float(data.train.images), data.train.labels), batch_size=64, shuffle=True)
     trunk = nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 64))
@@ -66,4 +66,4 @@ def main(epochs: int = 3) -> float:
 
 
 if __name__ == "__main__":
-    print(f"{100 * main():.1f} % of the test digits are recognised")
+    print(f"test accuracy: {100 * main():.1f} %")

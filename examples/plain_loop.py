@@ -1,4 +1,4 @@
-"""The Hit-or-Miss layer and its loss in a loop of your own: nothing but the layer changes.
+"""The Hit-or-Miss layer and its loss in your own training loop: only the last layer and the loss change.
 
 Run: python examples/plain_loop.py
 """
@@ -12,12 +12,12 @@ from hitnet.data import load_dataset, to_float
 
 
 def main(epochs: int = 3) -> float:
-    """Train on the built-in digits; the share of test digits that are recognised."""
+    """Train on the built-in digits; returns the test accuracy."""
     data = load_dataset("mnist-mini")
     loader = DataLoader(TensorDataset(to_float(data.train.images), data.train.labels), batch_size=64, shuffle=True)
     net = nn.Sequential(
         *(nn.Conv2d(1, 16, 5, stride=2), nn.ReLU(), nn.Conv2d(16, 32, 5, stride=2), nn.ReLU(), nn.Flatten()),
-        # Running averages that follow quickly: this training is short.
+        # A large momentum, because this training is short.
         hitnet.HitOrMiss(in_features=32 * 4 * 4, num_classes=10, norm_momentum=0.1),
     )
     optimizer = torch.optim.Adam(net.parameters(), lr=0.002)
@@ -33,9 +33,9 @@ def main(epochs: int = 3) -> float:
     net.eval()
     with torch.no_grad():
         distances = hitnet.distance_to_centre(net(to_float(data.test.images)))
-    # The class whose capsule lies closest to the centre.
+    # The predicted class is the one whose capsule lies closest to the centre.
     return float((distances.argmin(dim=1) == data.test.labels).float().mean())
 
 
 if __name__ == "__main__":
-    print(f"{100 * main():.1f} % of the test digits are recognised")
+    print(f"test accuracy: {100 * main():.1f} %")

@@ -1,4 +1,4 @@
-"""A network of your own with Hit-or-Miss and a decoder, trained by Hugging Face Accelerate on any hardware.
+"""Your own network with Hit-or-Miss and a decoder, trained with Hugging Face Accelerate on any hardware.
 
 Run: accelerate launch examples/with_accelerate.py
 """
@@ -13,7 +13,7 @@ from hitnet.data import load_dataset, to_float
 
 
 def main(epochs: int = 3) -> float:
-    """Train on the built-in digits; the share of test digits that are recognised."""
+    """Train on the built-in digits; returns the test accuracy."""
     accelerator = Accelerator()
     data = load_dataset("mnist-mini")
     loader = DataLoader(TensorDataset(to_float(data.train.images), data.train.labels), batch_size=64, shuffle=True)
@@ -25,7 +25,7 @@ def main(epochs: int = 3) -> float:
     net, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     for epoch in range(1, epochs + 1):
         for images, labels in loader:
-            # The labels choose the capsule that draws; only `net`, not `model`, shares the gradients among processes.
+            # The labels select the capsule to draw. Call `net`, not `model`: it averages gradients over processes.
             loss = model.loss(net(images, labels), images, labels).total
             optimizer.zero_grad()
             accelerator.backward(loss)
@@ -37,4 +37,4 @@ def main(epochs: int = 3) -> float:
 
 
 if __name__ == "__main__":
-    print(f"{100 * main():.1f} % of the test digits are recognised")
+    print(f"test accuracy: {100 * main():.1f} %")

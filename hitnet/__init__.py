@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Where each public name lives. A name is imported when it is first asked for: the command line prints its help
-# without waiting for torch.
+# The module of each public name. A name is imported on first use, so that the command line prints its help without
+# loading torch.
 _HOMES = {
     "HitOrMiss": "core.layer",
     "squash": "core.layer",
@@ -57,7 +57,7 @@ _HOMES = {
     "HitNetClassifier": "estimator",
 }
 
-# Without HitNetClassifier: `from hitnet import *` needs no scikit-learn.
+# Without HitNetClassifier, so that `from hitnet import *` does not need scikit-learn.
 __all__ = [  # noqa: RUF022 - in the order of the paper
     "HitOrMiss",
     "squash",

@@ -1,5 +1,7 @@
-"""The command line: one function a verb, its docstring the help. The work is done elsewhere, and loaded when asked for:
-help needs no torch."""
+"""The command line: one function per verb; its docstring is the help text.
+
+The work is done elsewhere and imported when needed, so that `--help` does not load torch.
+"""
 
 import json
 import os
@@ -20,9 +22,9 @@ RunFolder = Annotated[Path, tyro.conf.Positional]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(NetworkOptions, RunOptions):
-    """With `--model hitnet` the defaults are the paper's, but for the number of epochs (250 there)."""
+    """With `--model hitnet`, the defaults are the paper's, except for the number of epochs (250 in the paper)."""
 
-    # TrainConfig without its checks: tyro would word their errors in its own, longer way.
+    # TrainConfig without its checks: tyro would wrap their errors in its own, longer messages.
 
 
 def train(
@@ -35,12 +37,12 @@ def train(
     Example: hitnet train --data mnist --model hitnet --epochs 6 --schedule one-cycle
 
     Args:
-        resume: Go on with this run folder; its own settings are used.
-        overwrite: Replace a run folder that is there already.
+        resume: Resume this run folder, with its own settings.
+        overwrite: Replace an existing run folder.
     """
     config = TrainConfig(**asdict(settings))
     if resume is not None and (overwrite or config != TrainConfig()):
-        raise ValueError("--resume goes on with the settings of the run; leave the other options out")
+        raise ValueError("--resume uses the settings of the run; leave out the other options")
 
     from hitnet import console
     from hitnet.runs import train as training
@@ -56,7 +58,7 @@ def train(
     except (KeyboardInterrupt, OSError) as stop:
         if view.run is None:
             raise
-        raise type(stop)(f"{str(stop) or 'stopped'}; go on with: {view.run.resume_command}") from stop
+        raise type(stop)(f"{str(stop) or 'stopped'}; resume with: {view.run.resume_command}") from stop
     if _leads():
         console.show_result(run)
 
@@ -68,8 +70,8 @@ def evaluate(run: RunFolder, data: str | None = None, data_dir: Path | None = No
 
     Args:
         run: A run folder.
-        data: Another data set than the one it was trained on, by name or path; all of it, unless it has a test part.
-        data_dir: Where data sets lie already.
+        data: Another data set, by name or path: its test part, or all of it if it has none. Default: the run's own.
+        data_dir: Folder that already holds the data sets.
         device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
@@ -86,16 +88,16 @@ def predict(
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
     device: str = "auto",
 ) -> None:
-    """Classify picture files: class, score (HitNet: the distance to the class's centre, lower is surer) and verdict.
+    """Classify picture files: class, score (HitNet: distance to the class's centre, lower is better) and verdict.
 
-    A run that `hitnet calibrate` saw also tells which answers are sure enough to be accepted.
+    If the run was calibrated (`hitnet calibrate`), it also says which answers are accepted.
 
     Example: hitnet predict runs/mnist/hitnet-fast-s0 seven.png
 
     Args:
         run: A run folder, a model folder or a safetensors file.
         files: PNG, JPEG, WebP, BMP or GIF files of any size and colour.
-        as_json: Print JSON for programs.
+        as_json: Print JSON instead of a table.
         device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
@@ -104,7 +106,7 @@ def predict(
     from hitnet.runs.reopen import load_model
 
     if not files:
-        raise ValueError("there is nothing to classify; name picture files after the run folder")
+        raise ValueError("there is nothing to classify; give picture files after the run folder")
     calibration = read_calibration(run)
     predictions = predict_files(load_model(run, device), files, calibration.threshold if calibration else None)
     if as_json:
@@ -122,15 +124,15 @@ def calibrate(
     data_dir: Path | None = None,
     device: str = "auto",
 ) -> None:
-    """Choose which answers are refused, so that few of the others are wrong; `hitnet predict` then keeps to it.
+    """Choose which answers to reject, so that few of the accepted ones are wrong; `hitnet predict` applies it.
 
     Example: hitnet calibrate runs/mnist/hitnet-fast-s0 --max-error 0.001
 
     Args:
         run: A finished run that was trained with --validation.
         max_error: The largest acceptable error rate among accepted answers.
-        confidence: How sure it must be that the rate is not larger.
-        data_dir: Where data sets lie already.
+        confidence: Probability with which this must hold.
+        data_dir: Folder that already holds the data sets.
         device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
@@ -138,7 +140,7 @@ def calibrate(
 
     calibration, path = calibrate_run(run, max_error, confidence, data_dir, device)
     console.show_calibration(calibration)
-    console.say(f"written to {path}; hitnet predict keeps to it")
+    console.say(f"written to {path}; hitnet predict applies it")
 
 
 def explore(
@@ -148,14 +150,14 @@ def explore(
     no_browser: bool = False,
     device: str = "auto",
 ) -> None:
-    """Open a local page on which you play with what a network learned: prototypes, deformations, your own images.
+    """Open a local page to explore what a network learned: prototypes, deformations, your own images.
 
     Example: hitnet explore runs/mnist/hitnet-fast-s0
 
     Args:
         run: A run folder; the newest finished run in runs/ if not given.
-        host: Where to listen. Anything but this machine itself lets others in.
-        port: Where to listen; 8421 or any free one if not given.
+        host: Address to listen on. Any other than this machine's own lets others in.
+        port: Port to listen on; 8421, or any free one if that is taken, by default.
         no_browser: Only print the address.
         device: auto, cpu, cuda, cuda:1, mps.
     """
@@ -168,7 +170,7 @@ def explore(
 
 
 def _train_demo() -> Path:
-    """There is nothing to explore yet: train the built-in digits, if the person wants it."""
+    """There is nothing to explore yet: offer to train on the built-in digits."""
     question = "There is no finished run with prototypes in runs/. Train the built-in demo now, a minute or two? [Y/n] "
     if not sys.stdin.isatty() or input(question).strip().lower() not in ("", "y", "yes"):
         raise FileNotFoundError("there is no finished run with prototypes in runs/; make one with: hitnet train")
@@ -183,14 +185,14 @@ def _train_demo() -> Path:
 def export(
     run: RunFolder, format: Literal["html", "onnx", "pt2", "safetensors"] = "html", out: Path | None = None
 ) -> None:
-    """Write what others can use without HitNet. What computes is tried against PyTorch before it is written.
+    """Export a network for use without HitNet. ONNX and pt2 files are checked against PyTorch before they are written.
 
     Example: hitnet export runs/mnist/hitnet-fast-s0 --format onnx
 
     Args:
-        run: A run folder; all formats but html take a model folder too.
-        format: html is a page of prototypes and sliders that opens by double click, the decoder inside.
-            onnx and pt2 (torch.export) are classifier (image -> distances, capsules) and decoder.
+        run: A run folder; all formats except html also accept a model folder.
+        format: html is a page of prototypes and sliders, with the decoder inside, that opens with a double click.
+            onnx and pt2 (torch.export) are the classifier (image -> distances, capsules) and the decoder.
             safetensors is the model as one file that hitnet.load reads.
         out: The file (html, safetensors) or folder (onnx, pt2) to write; in RUN if not given.
     """
@@ -202,14 +204,14 @@ def export(
 
 
 def prototypes(run: RunFolder, evolution: bool = False, data_dir: Path | None = None, device: str = "auto") -> None:
-    """Draw what each class looks like, and what each component of its capsule does, into RUN/plots.
+    """Draw what each class looks like and what each component of its capsule does; the pictures go to RUN/plots.
 
     Example: hitnet prototypes runs/mnist/hitnet-fast-s0
 
     Args:
         run: A run folder.
-        evolution: Make a film of the prototypes through the epochs, of a run that was trained with --snapshots.
-        data_dir: Where data sets lie already.
+        evolution: Make a film of the prototypes over the epochs; the run must have been trained with --snapshots.
+        data_dir: Folder that already holds the data sets.
         device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
@@ -228,13 +230,35 @@ def prototypes(run: RunFolder, evolution: bool = False, data_dir: Path | None = 
         console.say(f"written to {path}")
 
 
+def finish(run: RunFolder, steps: int | None = None, data_dir: Path | None = None, device: str = "auto") -> None:
+    """Train the decoder of a finished run further, until the network itself recognises what it draws.
+
+    The classifier stays as it is, and so does its error; the run's model, pictures and result are updated.
+
+    Example: hitnet finish runs/mnist/hitnet-fast-s0
+
+    Args:
+        run: A finished run of a network with Hit-or-Miss.
+        steps: Training steps of the decoder; a third of the run's own, at least 200, if not given.
+        data_dir: Folder that already holds the data sets.
+        device: auto, cpu, cuda, cuda:1, mps.
+    """
+    from hitnet import console
+    from hitnet.runs.finish import finish_run
+
+    with console.progress("finishing", steps) as done:
+        before, finished = finish_run(run, steps, data_dir, device, done)
+    console.show_finished(before, finished.read_result())
+    console.say(f"prototypes: {finished.plots_folder / 'prototypes.png'}")
+
+
 def explain(
     run: RunFolder,
     images: Annotated[tuple[Path, ...], tyro.conf.Positional],
     out: Path | None = None,
     device: str = "auto",
 ) -> None:
-    """Explain what the network sees in picture files: a decision card and its numbers (JSON) for each.
+    """Explain the network's answers for picture files: a decision card and its numbers (JSON) for each.
 
     Example: hitnet explain runs/mnist/hitnet-fast-s0 seven.png
 
@@ -250,7 +274,7 @@ def explain(
     from hitnet.runs.run import Run
 
     if not images:
-        raise ValueError("there is nothing to explain; name picture files after the run folder")
+        raise ValueError("there is nothing to explain; give picture files after the run folder")
     cards = write_cards(load_drawing(run, device), images, out or Run.around(run).explanations_folder)
     console.show_cards(cards)
     if any(card.error for card in cards):
@@ -269,20 +293,20 @@ def augment(
     data_dir: Path | None = None,
     device: str = "auto",
 ) -> None:
-    """Make new training images: the network deforms what it understood of each, and the details stay.
+    """Make new training images: the network deforms its reconstruction of each image, and the details stay.
 
     Example: hitnet augment runs/mnist/hitnet-fast-s0 --out more-digits --per-image 3
 
     Args:
         run: A run folder whose network has a decoder.
         data: Other images of the same classes, by name or path; the run's own if not given.
-        out: A new folder (or .npz file) with the training images, so many new ones for each, and the test images.
-        per_image: New images for each training image.
-        tweak: How far each component of the capsule moves at most; m/√n if not given (0.025 in the paper).
-        format: An image folder, or one .npz file; `hitnet train --data` takes both.
+        out: A new folder (or .npz file) for the training images, the new images made from them, and the test images.
+        per_image: New images per training image.
+        tweak: The largest move of each component of the capsule; m/√n if not given (0.025 in the paper).
+        format: An image folder, or one .npz file; `hitnet train --data` accepts both.
         preview: Only draw the paper's figure, RUN/plots/hybrid.png.
-        seed: Where everything random comes from.
-        data_dir: Where data sets lie already.
+        seed: Seed of all random numbers.
+        data_dir: Folder that already holds the data sets.
         device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
@@ -300,7 +324,9 @@ def augment(
     else:
         with console.progress("augmenting", len(images.train)) as done:
             path = write_augmented(opened.model, images, out, per_image, tweak, seed, format, done)
-        console.say("train on them without --validation: what it holds out would have near copies among the rest")
+        console.say(
+            "train on them without --validation: the held-out images would have near copies in the training set"
+        )
     console.say(f"written to {path}")
 
 
@@ -312,16 +338,16 @@ def reproduce(
     ray: str | None = None,
     out: Path | None = None,
 ) -> None:
-    """Repeat the paper's experiments: many runs, then tables beside the paper's numbers. What is finished stays.
+    """Repeat the paper's experiments: many runs, then tables next to the paper's numbers. Finished runs are reused.
 
     Example: hitnet reproduce table1 --scale laptop --workers 2
 
     Args:
         target: A table of the paper, or all of it.
-        scale: paper is the paper's protocol to the letter, laptop a small part of it, smoke a trial of the machinery.
-        runs: Seeds of each network; the scale's own number if not given. More of them add only what is missing.
-        workers: Runs at a time on this machine; they split its cores.
-        ray: The address of a Ray cluster (auto for the one this machine belongs to) that takes the runs instead.
+        scale: paper is the paper's exact protocol, laptop a small version of it, smoke only tests that everything runs.
+        runs: Seeds per network; the scale's own number if not given. With more, only the missing ones are trained.
+        workers: Number of runs at a time on this machine; they share its cores.
+        ray: Address of a Ray cluster (auto: the one this machine belongs to) that trains the runs instead.
         out: Where runs and tables go; reproduce/SCALE if not given.
     """
     from hitnet import console
@@ -335,7 +361,7 @@ def reproduce(
 
 
 def runs(folder: Annotated[Path, tyro.conf.Positional] = Path("runs")) -> None:
-    """List training runs and how they ended.
+    """List training runs with their epochs, test error and status.
 
     Example: hitnet runs
 
@@ -356,6 +382,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "eval": evaluate,
     "predict": predict,
     "calibrate": calibrate,
+    "finish": finish,
     "prototypes": prototypes,
     "explain": explain,
     "augment": augment,
@@ -383,7 +410,7 @@ def main() -> None:
         print(str(stop) or "stopped", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
-        # Whoever read the output, `head` say, has enough. Nothing must be flushed into the closed pipe at exit.
+        # The reader of our output, `head` for example, has closed the pipe. Nothing must be flushed into it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ValueError, OSError, RuntimeError) as error:
@@ -394,7 +421,7 @@ def main() -> None:
 
 
 def _leads() -> bool:
-    """Whether this is the process that speaks; torchrun numbers those it starts."""
+    """Whether this is the process that prints; torchrun numbers the processes it starts."""
     return os.environ.get("RANK", "0") == "0"
 
 

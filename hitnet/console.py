@@ -1,4 +1,4 @@
-"""What the command line shows: progress while training, tables afterwards."""
+"""What the command line shows: progress during training, tables afterwards."""
 
 import shlex
 from collections import Counter
@@ -26,7 +26,12 @@ from hitnet.training.loop import Job
 from hitnet.training.watchers import Row, Watcher
 
 DAY = 24 * 60 * 60
-FEW_STEPS = 200  # a network that saw fewer batches than this has hardly learned anything
+QUALITY = {
+    "variation within classes explained (R²)": "r2",
+    "share of prototypes recognised as their class": "prototypes_recognised",
+    "share of random samples recognised": "samples_recognised",
+}
+FEW_STEPS = 200  # with fewer steps than this, a network hardly learns anything
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -36,7 +41,7 @@ def say(text: str) -> None:
 
 
 class TrainingView(Watcher):
-    """A bar with images/s and the time left on a terminal; elsewhere one plain line an epoch."""
+    """On a terminal, a bar with images/s and the time left; elsewhere, one plain line per epoch."""
 
     def __init__(self) -> None:
         self.progress = Progress(
@@ -77,8 +82,8 @@ class TrainingView(Watcher):
         self.epochs = settings.epochs
         total = self.epochs * batches
         if total < FEW_STEPS:
-            say(f"note: {total} steps of training are few; try more --epochs or a smaller --batch-size")
-        say(f"run folder: {self.run.path}" + (f", going on after epoch {done}" if done else ""))
+            say(f"note: only {total} training steps; try more --epochs or a smaller --batch-size")
+        say(f"run folder: {self.run.path}" + (f", resuming after epoch {done}" if done else ""))
         self.progress.start()
         self.task = self.progress.add_task("training", total=total, completed=done * batches, rate="")
 
@@ -98,13 +103,13 @@ class TrainingView(Watcher):
 
 
 def show_result(run: Run) -> None:
-    """The end of a training run, and what to do next."""
+    """The result of a training run, and what to do next."""
     result = run.read_result()
     test, kept = result["test"], result["kept_epoch"]
     table = _table(["", ""], "ll", f"{result['model']} on {result['data']}")
     table.show_header = False
     _add(table, "test error", f"{test['error']:.2f} %  ({test['mistakes']} of {test['images']:,} images)")
-    best = f", the best was epoch {kept}" if kept != result["epochs"] else ""
+    best = f"; kept the best, epoch {kept}" if kept != result["epochs"] else ""
     _add(table, "epochs", f"{result['epochs']} in {_duration(result['seconds'])}{best}")
     _add(table, "parameters", f"{result['parameters']:,}")
     if result["decoder"]:
@@ -124,11 +129,11 @@ def show_result(run: Run) -> None:
 
 
 def show_evaluation(content: dict[str, Any]) -> None:
-    """Error of each class and of all."""
+    """The error of each class and of all together."""
     for note in content["notes"]:
         say(f"note: {note}")
     title = f"{content['mistakes']} mistakes in {content['images']:,} images: {content['error']:.2f} % error"
-    table = _table(["class", "images", "mistakes", "error, %", "mostly taken for"], "lrrrl", title)
+    table = _table(["class", "images", "mistakes", "error, %", "most often mistaken for"], "lrrrl", title)
     for row in content["per_class"]:
         error = "–" if row["error"] is None else f"{row['error']:.2f}"
         _add(table, row["class"], f"{row['images']:,}", str(row["mistakes"]), error, row["as"] or "–")
@@ -136,7 +141,7 @@ def show_evaluation(content: dict[str, Any]) -> None:
 
 
 def show_predictions(predictions: Sequence[Prediction], calibration: Calibration | None) -> None:
-    """One line a file; with a calibration also whether the answer is accepted."""
+    """One line per file; with a calibration, also whether the answer is accepted."""
     extra = ["accepted"] if calibration else []
     table = _table(["file", "class", "score", "verdict", *extra, "note"], "llrll" + "l" * len(extra))
     for each in predictions:
@@ -152,7 +157,7 @@ def show_predictions(predictions: Sequence[Prediction], calibration: Calibration
 
 
 def show_calibration(calibration: Calibration) -> None:
-    """What the threshold makes of the images it was chosen on and of those that had no say."""
+    """The effect of the threshold on the validation images, which chose it, and on the test images."""
     for note in calibration.notes:
         say(f"note: {note}")
     table = _table(["", "validation", "test"], "lrr")
@@ -160,10 +165,10 @@ def show_calibration(calibration: Calibration) -> None:
     _add(table, "images", *(f"{part.images:,}" for part in parts))
     _add(table, "answered", *(f"{part.answered:,} ({100 * part.answered / part.images:.1f} %)" for part in parts))
     _add(table, "mistakes among the answers", *(f"{part.mistakes:,}" for part in parts))
-    # Validation images chose the threshold, so they show no bound of their own: only what was wished.
+    # No bound for the validation images: they chose the threshold, so they cannot also test it.
     _add(
         table,
-        f"upper bound of their share ({_percent(calibration.confidence)})",
+        f"upper bound of their error rate ({_percent(calibration.confidence)})",
         "",
         f"{100 * calibration.test_bound:.3f} %",
     )
@@ -180,7 +185,7 @@ def _promise(calibration: Calibration) -> str:
 
 
 def _percent(share: float) -> str:
-    """With all digits that it has: 99.99999 % are not 100 %."""
+    """With all its digits: 99.99999 % is not 100 %."""
     return f"{100 * share:.15g} %"
 
 
@@ -192,7 +197,7 @@ def show_cards(cards: Sequence[Card]) -> None:
 
 
 def show_quality(quality: Quality, title: str) -> None:
-    """What the capsules explain, in all and component by component."""
+    """How well capsules describe the images, in total and component by component."""
     table = _table(["", ""], "lr", title)
     table.show_header = False
     _add_quality(table, quality)
@@ -207,8 +212,21 @@ def _add_quality(table: Table, quality: Quality) -> None:
     _add(table, "random samples recognised", f"{100 * quality.samples_recognised:.1f} %")
 
 
+def show_finished(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """The drawings of a run before its finishing phase and after it."""
+    table = _table(["", "before", "after"], "lrr")
+    _add(table, "decoder", str(before["decoder"] or "none"), after["decoder"])
+    for name, key in QUALITY.items():
+        former = before["quality"][key] if before.get("quality") else None
+        _add(table, name, "–" if former is None else f"{former:.3f}", f"{after['quality'][key]:.3f}")
+    _add(table, "test error, %", f"{before['test']['error']:.2f}", f"{after['test']['error']:.2f}")
+    _show(table)
+    finishing = after["finishing"]
+    say(f"{finishing['steps']} steps in {_duration(finishing['seconds'])}")
+
+
 def show_components(quality: Quality) -> None:
-    """Each component by itself, the others at the centre; the most telling first."""
+    """Each component on its own, the others at the centre; the most important first."""
     table = _table(["component", "R² alone", "more than the prototype", "changes a pixel by up to"], "lrrr")
     for component in quality.by_importance:
         name = f"c{component} (dead)" if component in quality.dead else f"c{component}"
@@ -219,8 +237,11 @@ def show_components(quality: Quality) -> None:
 
 
 @contextmanager
-def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, nothing elsewhere; call what it gives with the number of things done."""
+def progress(description: str, total: int | None) -> Iterator[Callable[..., None]]:
+    """A bar on a terminal, nothing elsewhere; yields a function to call with the number of items done.
+
+    Where the total is known later, it is that function's second argument.
+    """
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -230,11 +251,17 @@ def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
         disable=not console.is_terminal,
     ) as bar:
         task = bar.add_task(description, total=total)
-        yield lambda done: bar.advance(task, done)
+
+        def advance(done: int, total: int | None = None) -> None:
+            if total is not None:
+                bar.update(task, total=total)
+            bar.advance(task, done)
+
+        yield advance
 
 
 class ExperimentsView(Listener):
-    """One table over all runs on a terminal; elsewhere a line when a run begins or ends."""
+    """On a terminal, one live table of all runs; elsewhere, a line when a run begins or ends."""
 
     def __init__(self) -> None:
         self.live = Live(console=console, refresh_per_second=2, transient=True) if console.is_terminal else None
@@ -251,7 +278,7 @@ class ExperimentsView(Listener):
         self.statuses = {each.trial.title: each.status for each in all_progress}
         done = sum(each.status == "done" for each in all_progress)
         if all_progress:
-            words = f"{len(all_progress)} runs, {done} of them finished already"
+            words = f"{len(all_progress)} runs, {done} of them already finished"
             if done < len(all_progress):
                 words += f"; the others take about {_duration(seconds)} on two cores of a server"
             if seconds > DAY:
@@ -260,11 +287,11 @@ class ExperimentsView(Listener):
             say(words)
 
     def timing(self) -> None:
-        say("taking the time of training steps")
+        say("timing training steps")
 
     def changed(self, all_progress: list[TrialProgress], seconds_left: float) -> None:
         if self.live is not None:
-            self.live.start()  # once; later calls change nothing
+            self.live.start()  # later calls have no effect
             self.live.update(_progress_table(all_progress, seconds_left, console.height - 6))
             return
         done = sum(each.status in ("done", "failed") for each in all_progress)
@@ -292,7 +319,7 @@ class ExperimentsView(Listener):
 
 
 def _progress_table(all_progress: Sequence[TrialProgress], seconds_left: float, most: int) -> Table:
-    """What runs comes first, then what ended last, then what waits; what does not fit is counted."""
+    """Running trials first, then failed and done ones (the latest first), then waiting ones; the rest is counted."""
     counts = Counter(each.status for each in all_progress)
     title = ", ".join(
         f"{counts[status]} {status}" for status in ("done", "running", "waiting", "failed") if counts[status]
@@ -305,7 +332,7 @@ def _progress_table(all_progress: Sequence[TrialProgress], seconds_left: float, 
     shown = ranked if len(ranked) <= most else ranked[: most - 1]  # the last line counts the rest
     for each in shown:
         error = "–" if each.error is None else f"{each.error:.2f}"
-        # A run is one line, whatever its name: so many fit.
+        # One line per run, even if its name is long: the number of rows was chosen to fit.
         name = Text(each.trial.title, no_wrap=True, overflow="ellipsis")
         table.add_row(name, f"{each.epochs}/{each.trial.settings.epochs}", error, each.status)
     if len(ranked) > len(shown):
@@ -315,12 +342,12 @@ def _progress_table(all_progress: Sequence[TrialProgress], seconds_left: float, 
 
 def _words(each: TrialProgress) -> str:
     if each.status == "running":
-        return f"going on after epoch {each.epochs}" if each.epochs else "begins"
+        return f"resumes after epoch {each.epochs}" if each.epochs else "begins"
     return f"done, test error {each.error:.2f} %" if each.status == "done" else f"failed, {each.problem}"
 
 
 def show_runs(runs: Sequence[Run]) -> None:
-    """One line a run; one that cannot be read does not hide the others."""
+    """One line per run; one that cannot be read does not hide the others."""
     table = _table(["run", "epochs", "test error, %", "status"], "lrrl")
     for run in runs:
         try:
@@ -346,7 +373,7 @@ def _duration(seconds: float) -> str:
 
 
 def _table(headings: Sequence[str], sides: str, title: str | None = None) -> Table:
-    """An empty table; `sides` has l or r for each column."""
+    """An empty table; `sides` has l (left) or r (right) for each column."""
     table = Table(title=None if title is None else Text(title), title_justify="left")
     for heading, side in zip(headings, sides, strict=True):
         table.add_column(heading, justify="right" if side == "r" else "left", overflow="fold")
@@ -354,10 +381,10 @@ def _table(headings: Sequence[str], sides: str, title: str | None = None) -> Tab
 
 
 def _add(table: Table, *cells: str) -> None:
-    # As Text: in a plain string rich would take a class called "[old] fox" for a style.
+    # As Text: in a plain string, rich would read a class called "[old] fox" as markup.
     table.add_row(*map(Text, cells))
 
 
 def _show(table: Table) -> None:
-    # In a file or a pipe there is no edge to fold at.
+    # In a file or a pipe there is no edge to wrap at.
     (console if console.is_terminal else Console(width=1000)).print(table)

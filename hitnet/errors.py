@@ -1,4 +1,4 @@
-"""Errors that name the remedy: the nearest name that exists, and the package that is missing. Without torch."""
+"""Errors that name the remedy: the closest known name, or the package to install. Imports no torch."""
 
 import difflib
 from collections.abc import Iterable
@@ -6,14 +6,14 @@ from importlib.util import find_spec
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question with the nearest known name, and a space after it; nothing where none is near."""
+    """A question that suggests the closest known name, with a trailing space; empty if none is close."""
     spelled_alike = {_plain(each): each for each in known}
     near = difflib.get_close_matches(_plain(name), spelled_alike, n=1, cutoff=0.5)
     return f"did you mean {spelled_alike[near[0]]!r}? " if near else ""
 
 
 def nearest_or_raise(name: str, known: Iterable[str], what: str) -> str:
-    """The name itself if it is known, otherwise an error that suggests the nearest one."""
+    """The name itself if it is known, otherwise an error that suggests the closest one."""
     known = list(known)
     if name in known:
         return name
@@ -25,7 +25,7 @@ class MissingPackage(ImportError, RuntimeError):
 
 
 def require(what: str, packages: Iterable[str], extra: str) -> None:
-    """Refuse what needs packages that are not installed; `extra` is the one of hitnet's extras that brings them."""
+    """Raise `MissingPackage` if any of `packages` is not installed; `extra` is hitnet's extra that installs them."""
     if missing := [name for name in packages if find_spec(name) is None]:
         raise MissingPackage(f"{what} needs {', '.join(missing)}; install: pip install 'hitnet[{extra}]'")
 

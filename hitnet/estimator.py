@@ -1,4 +1,4 @@
-"""HitNet as a scikit-learn classifier: for images in any layout, and for plain features through a small network."""
+"""HitNet as a scikit-learn classifier, for images in any layout and for plain feature vectors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,20 +35,20 @@ Array = npt.NDArray[Any]
 
 
 class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
-    """Hit-or-Miss with the manners of scikit-learn.
+    """A Hit-or-Miss network as a scikit-learn classifier.
 
     Images are arrays (N, H, W), (N, C, H, W) or (N, H, W, C) with 1 or 3 channels, or flat with `image_shape`: whole
-    numbers 0..255, or floats in [0, 1]. All else, (N, features), goes through a small fully connected network.
+    numbers 0..255, or floats in [0, 1]. Everything else, (N, features), goes through a small fully connected network.
 
     model: the network for images, any of `hitnet.list_models()` with Hit-or-Miss.
-    image_shape: (channels, height, width) of images that come as flat arrays, one channel after the other.
-    width: channels of the encoder, or units of the layers for plain features; the network's own if not given.
+    image_shape: (channels, height, width) of images that come as flat arrays, channel by channel.
+    width: channels of the encoder, or units per layer for plain features; the network's own if not given.
     learning_rate: Adam's highest rate in `fit`, where it rises and falls once, and the rate of `partial_fit`; the
         network's own if not given.
     shift: training images are moved by up to this many whole pixels each way.
-    validation: share of the data that `fit` holds out for the temperature of `predict_proba`. Where that is less than
-        one row for each class, or a class has but one, nothing is held out, and the temperature is the hit radius.
-    warm_start: `fit` goes on with the network it has, and holds the same rows of the same data out.
+    validation: fraction of the data that `fit` holds out for the temperature of `predict_proba`. If that is less than
+        one row per class, or a class has only one row, nothing is held out, and the temperature is the hit radius.
+    warm_start: `fit` continues with the network it has, and holds out the same rows of the same data.
 
         >>> from sklearn.datasets import load_iris
         >>> X, y = load_iris(return_X_y=True)
@@ -56,7 +56,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         (150, 48)
     """
 
-    # Of what type each must be; which numbers are right, TrainConfig and ModelConfig know.
+    # Types only; TrainConfig and ModelConfig check the values.
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "model": [str],
         "capsule_dim": [Integral],
@@ -73,9 +73,9 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
 
     classes_: Array
     net_: Model
-    """The network itself, for `hitnet.explain` and all else."""
+    """The network itself, for `hitnet.explain` and everything else."""
     scaler_: StandardScaler | None
-    """What plain features go through before the network; None for images."""
+    """Standardises plain features before the network; None for images."""
     temperature_: float
     image_shape_: ImageShape | None
     """None for plain features."""
@@ -102,7 +102,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         self.validation, self.warm_start, self.device, self.random_state = validation, warm_start, device, random_state
 
     def fit(self, X: Any, y: Any) -> "HitNetClassifier":
-        """Train on all but the validation share, then fit the temperature on that."""
+        """Train on all but the validation data, then fit the temperature on those."""
         self._validate_params()
         fresh = not (self.warm_start and hasattr(self, "net_"))
         with self._wholly_or_not_at_all(fresh):
@@ -117,7 +117,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "HitNetClassifier":
-        """One epoch at a constant rate; the first call names all classes. Nothing is held out: `temperature_` stays."""
+        """Train one epoch at a constant rate; the first call names all classes. `temperature_` is not fitted."""
         self._validate_params()
         fresh = not hasattr(self, "net_")
         if fresh and classes is None:
@@ -125,7 +125,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         if not fresh and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(
                 f"the classes are {self.classes_.tolist()}, got classes={np.unique(classes).tolist()}; "
-                "leave them out, or begin anew with a clone"
+                "leave them out, or start over with a clone"
             )
         with self._wholly_or_not_at_all(fresh):
             inputs, y = self._checked(X, y, fresh=fresh)
@@ -135,7 +135,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         return self
 
     def fit_temperature(self, X: Any, y: Any) -> "HitNetClassifier":
-        """Fit the temperature of `predict_proba` on other data, which training must not have seen."""
+        """Fit the temperature of `predict_proba` on other data, which must not have been used for training."""
         check_is_fitted(self)
         inputs, y = self._checked(X, y)
         self.temperature_ = best_temperature(self._distances(inputs), self._indices(y))
@@ -147,12 +147,12 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         return self.classes_[self._distances(self._checked(X)).argmin(dim=1).numpy()]
 
     def predict_proba(self, X: Any) -> Array:
-        """softmax(−distance / temperature), an addition to the paper: (N, classes)."""
+        """softmax(−distance / temperature), which is not in the paper: (N, classes)."""
         check_is_fitted(self)
         return torch.softmax(-self._distances(self._checked(X)) / self.temperature_, dim=1).numpy()
 
     def decision_function(self, X: Any) -> Array:
-        """−distance: (N, classes). Of two classes, by how much the second one is nearer: (N,)."""
+        """−distance: (N, classes). With two classes, how much nearer the second one is: (N,)."""
         check_is_fitted(self)
         distances = self._distances(self._checked(X)).numpy()
         return distances[:, 0] - distances[:, 1] if len(self.classes_) == 2 else -distances
@@ -163,7 +163,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         return self._capsules(self._checked(X)).flatten(1).numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """What `transform` gives: class and component, as in `setosa_c3`."""
+        """Names of the columns of `transform`: class and component, as in `setosa_c3`."""
         check_is_fitted(self)
         names = [f"{name}_c{component}" for name in self.classes_ for component in range(self.net_.head.capsule_dim)]
         return np.asarray(names, dtype=object)
@@ -173,7 +173,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         """What each class looks like, drawn without any image: (classes, channels, height, width)."""
         check_is_fitted(self)
         if self.image_shape_ is None:
-            raise AttributeError("only images have prototypes, fit saw plain features; give image_shape")
+            raise AttributeError("only images have prototypes, but fit got plain features; give image_shape")
         return prototypes(self.net_).cpu().numpy()
 
     def __sklearn_tags__(self) -> Any:
@@ -183,8 +183,8 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
 
     @contextmanager
     def _wholly_or_not_at_all(self, fresh: bool) -> Iterator[None]:
-        """Where learning fails or is stopped, the classifier is as it was before, fitted or not."""
-        # What is learned further changes in place.
+        """If training fails or is interrupted, restore the classifier as it was before, fitted or not."""
+        # Continued training changes the network in place, so it must be copied.
         before = self.__dict__.copy() if fresh else deepcopy(self.__dict__)
         try:
             yield
@@ -193,18 +193,18 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             raise
 
     def _checked(self, X: Any, y: Any = "no_validation", *, fresh: bool = False) -> Any:
-        """X as the network takes it, and y, if given, as scikit-learn does; what is wrong with them is said here."""
+        """X as the network's inputs and, if given, y as validated by scikit-learn; errors in them are raised here."""
         flat, shape = flattened(X, self.image_shape if fresh else self.image_shape_)
         if isinstance(y, str):
             flat = validate_data(self, flat, reset=fresh)
         else:
-            # Training needs two: batch statistics of one mean nothing.
+            # BatchNorm needs at least two rows.
             flat, y = validate_data(self, flat, y, reset=fresh, ensure_min_samples=2)
             check_classification_targets(y)
         if fresh:
             self.image_shape_ = shape
         if shape != self.image_shape_:
-            raise ValueError(f"fit saw {in_words(self.image_shape_)}, got {in_words(shape)}; bring X to the same kind")
+            raise ValueError(f"fit got {in_words(self.image_shape_)}, this X has {in_words(shape)}; give the same kind")
         inputs = to_features(flat) if shape is None else to_images(flat, shape)
         return inputs if isinstance(y, str) else (inputs, y)
 
@@ -219,13 +219,13 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         with memory.seeded(settings.seed, device):
             net = make_net(settings, self.image_shape_, self.n_features_in_, tuple(map(str, classes))).to(device)
         self.classes_, self.net_, self.temperature_ = classes, net, net.config.hit_radius
-        self._split_seed = settings.seed  # one for all of warm_start: what was held out once is never trained on
-        # Arrays even where pandas is the wish for all transformers: they become tensors.
+        self._split_seed = settings.seed  # kept for warm_start: rows that were held out are never trained on
+        # Arrays even if scikit-learn is configured to output pandas: they become tensors.
         self.scaler_ = StandardScaler().set_output(transform="default") if self.image_shape_ is None else None
         self.optimizer_ = make_optimizer(net, settings.learning_rate)
 
     def _settings(self, **others: Any) -> RunSettings:
-        """This classifier's parameters as those of a run, which checks them; every time with a new seed."""
+        """This classifier's parameters as run settings, which checks them; every call has a new seed."""
         if not find_recipe(self.model).head.has_hit_zone:
             raise ValueError(f"model must be a network with Hit-or-Miss, got {self.model!r}; try 'hitnet-fast'")
         if self.image_shape_ is None and (self.shift or self.model != "hitnet-fast"):
@@ -249,7 +249,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
     def _indices(self, y: Array) -> Tensor:
         """Labels as class indices: (N,)."""
         if strange := np.setdiff1d(y, self.classes_).tolist():
-            raise ValueError(f"the classes are {self.classes_.tolist()}, got also {strange}; begin with all classes")
+            raise ValueError(f"the classes are {self.classes_.tolist()}, got also {strange}; start with all classes")
         return torch.from_numpy(np.searchsorted(self.classes_, y))
 
     def _learn(self, inputs: Tensor, labels: Tensor, settings: RunSettings) -> None:
@@ -258,7 +258,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         memory.fit(self.net_, self.optimizer_, self._scaled(inputs), labels, settings)
 
     def _scaled(self, inputs: Tensor) -> Tensor:
-        """Features come in all units: in those of their spread over all rows learned from. Images stay as they are."""
+        """Features standardised by the mean and spread of all training rows; images unchanged."""
         return inputs if self.scaler_ is None else torch.from_numpy(self.scaler_.transform(inputs.numpy()))
 
     def _capsules(self, inputs: Tensor) -> Tensor:
@@ -271,7 +271,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
 
 
 def flattened(X: Any, image_shape: Any) -> tuple[Any, ImageShape | None]:
-    """Images in any layout -> (N, channels · height · width) and their shape; what is flat stays as it came."""
+    """Images in any layout -> (N, channels · height · width) and their shape; flat input is returned unchanged."""
     shape = None if image_shape is None else checked_shape(image_shape)
     if isinstance(X, (list, tuple)):
         X = np.asarray(X)
@@ -282,7 +282,7 @@ def flattened(X: Any, image_shape: Any) -> tuple[Any, ImageShape | None]:
 
 
 def to_features(flat: Array) -> Tensor:
-    """In double precision, as scikit-learn computes: an answer does not depend on its neighbours in the batch."""
+    """In double precision, as in scikit-learn: a prediction must not depend on the other rows of its batch."""
     return torch.from_numpy(np.array(flat, dtype=np.float64))
 
 
@@ -317,18 +317,18 @@ def make_net(settings: RunSettings, image_shape: ImageShape | None, features: in
     return with_hit_or_miss(layers, len(names), config.capsule_dim, classifier="4", **options).double()
 
 
-def split(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """(indices to train on, indices held out); none are, where the share is too small for one of each class."""
+def split(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    """(indices to train on, indices held out); nothing is held out if that would be less than one row per class."""
     counts = labels.unique(return_counts=True)[1]
-    if round(share * len(labels)) < len(counts) or counts.min() < 2:
+    if round(fraction * len(labels)) < len(counts) or counts.min() < 2:
         return torch.arange(len(labels)), torch.arange(0)
-    return stratified_split(labels, share, torch.Generator().manual_seed(seed))
+    return stratified_split(labels, fraction, torch.Generator().manual_seed(seed))
 
 
 def best_temperature(distances: Tensor, labels: Tensor) -> float:
     """The temperature at which softmax(−distance / temperature) fits the labels best: (N, classes), (N,) -> number."""
     count, classes = distances.shape
-    # Platt's targets, never quite 1: a few right answers must not make all others certain.
+    # Platt's targets, slightly below 1: a few correct predictions must not make all probabilities 0 or 1.
     doubt = 1 / (count + 2)
     wanted = torch.full_like(distances, doubt / (classes - 1)).scatter_(1, labels.unsqueeze(1), 1 - doubt)
 

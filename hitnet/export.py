@@ -1,4 +1,4 @@
-"""A run in a form that others can use without HitNet."""
+"""Export a run to formats that can be used without HitNet."""
 
 import io
 import json
@@ -21,14 +21,14 @@ from hitnet.runs.calibrate import read_calibration
 from hitnet.runs.run import Run
 
 TOLERANCE = 1e-4
-BATCHES = (1, 2, 5)  # what every exported graph is tried with; it was made with two images
+BATCHES = (1, 2, 5)  # every exported graph is checked with these batch sizes; it was traced with two images
 
 Format = Literal["html", "onnx", "pt2", "safetensors"]
 Answer = Callable[..., Sequence[Tensor]]
 
 
 def export_run(run: Path, format: Format, out: Path | None = None) -> list[Path]:
-    """The files that were written; in the run folder if no other place is given."""
+    """Export a run, into its own folder by default; returns the files that were written."""
     if format == "onnx":
         return export_onnx(run, out)
     if format == "pt2":
@@ -37,7 +37,7 @@ def export_run(run: Path, format: Format, out: Path | None = None) -> list[Path]
 
 
 def export_html(run: Path, out: Path | None = None) -> Path:
-    """One self-contained page with the run's prototypes and sliders: RUN/explorer.html if no other place is given."""
+    """One self-contained page with the run's prototypes and sliders; RUN/explorer.html by default."""
     from hitnet.web.page import static_page
 
     out = Run.around(run).path / "explorer.html" if out is None else out
@@ -46,7 +46,7 @@ def export_html(run: Path, out: Path | None = None) -> Path:
 
 
 def export_safetensors(run: Path, out: Path | None = None) -> Path:
-    """The model as one file that `hitnet.load` reads, its configuration in the metadata: RUN/network.safetensors."""
+    """The model as one file that `hitnet.load` reads, its configuration in the metadata; RUN/network.safetensors."""
     model = load(run)
     out = Run.around(run).path / "network.safetensors" if out is None else out
     write_tensors(out, model.state_dict(), {"config": json.dumps(asdict(model.config)), **describe(model, run)})
@@ -54,18 +54,18 @@ def export_safetensors(run: Path, out: Path | None = None) -> Path:
 
 
 def export_onnx(run: Path, out: Path | None = None) -> list[Path]:
-    """OUT/classifier.onnx and, for networks that draw, OUT/decoder.onnx; RUN/onnx if no other place is given."""
+    """OUT/classifier.onnx and, for networks with a decoder, OUT/decoder.onnx; OUT is RUN/onnx by default."""
     require("exporting to ONNX", ["onnx", "onnxscript", "onnxruntime"], "onnx")
     return _export(run, Run.around(run).path / "onnx" if out is None else out, ".onnx", _to_onnx, _open_onnx)
 
 
 def export_pt2(run: Path, out: Path | None = None) -> list[Path]:
-    """The same as torch.export's programs, OUT/classifier.pt2 and OUT/decoder.pt2; RUN/pt2 if no place is given."""
+    """The same as programs of torch.export, OUT/classifier.pt2 and OUT/decoder.pt2; OUT is RUN/pt2 by default."""
     return _export(run, Run.around(run).path / "pt2" if out is None else out, ".pt2", _to_pt2, _open_pt2)
 
 
 class Classifier(nn.Module):
-    """What a network says of images, without its decoder: (batch, …) -> (batch, classes), (batch, classes, dims)."""
+    """Scores and capsules, without the decoder: (batch, …) -> (batch, classes), (batch, classes, dims)."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Classifier(nn.Module):
 
 
 class Drawer(nn.Module):
-    """What a network draws of one capsule of each image: (batch, classes, dims), (batch,) -> (batch, …)."""
+    """Draws one capsule of each image: (batch, classes, dims), (batch,) -> (batch, …)."""
 
     def __init__(self, decoder: nn.Module) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Drawer(nn.Module):
 
 
 def describe(model: Model, run: Path) -> dict[str, str]:
-    """What somebody must know to use the numbers; lists as JSON, as such files hold text only."""
+    """Metadata needed to use the model; lists are JSON, because these formats store only text."""
     config = model.config
     facts = {
         "model": config.name,
@@ -113,7 +113,7 @@ def _export(
     write: Callable[[nn.Module, dict[str, Tensor], list[str], dict[str, str]], bytes],
     read: Callable[[bytes], Answer],
 ) -> list[Path]:
-    """Both parts in one format. Nothing is written before all of it was read again and answers as the model does."""
+    """Export both parts. Nothing is written until all of it has been read back and gives the model's outputs."""
     model = load(run)
     parts: dict[str, tuple[nn.Module, list[str]]] = {
         "classifier": (Classifier(model), [model.head.score_name, "capsules"])
@@ -142,7 +142,7 @@ def _examples(model: Model, part: str, batch: int) -> dict[str, Tensor]:
         return {"image": torch.rand(batch, *model.config.image_shape, generator=generator)}
     classes, dims = model.head.num_classes, model.head.capsule_dim
     return {
-        # Near the centre, as real ones are: far from it pixels are black or white, whatever a graph computes.
+        # Near the centre, like real ones: far from it, saturated pixels would hide differences.
         "capsules": 0.45 + 0.1 * torch.rand(batch, classes, dims, generator=generator),
         "class_index": torch.randint(classes, (batch,), generator=generator),
     }
@@ -151,18 +151,18 @@ def _examples(model: Model, part: str, batch: int) -> dict[str, Tensor]:
 @torch.no_grad()
 def _check_same(answer: Answer, module: nn.Module, examples: dict[str, Tensor], file: str) -> None:
     for ours, theirs in zip(module(**examples), answer(**examples), strict=True):
-        # Relative where numbers are large: the logits of N1 have no bounds.
+        # Relative for large numbers: the logits of N1 are unbounded.
         error = float(((ours - theirs).abs() / ours.abs().clamp(min=1)).max()) if ours.shape == theirs.shape else None
         if error is None or not error <= TOLERANCE:
             raise RuntimeError(
-                f"{file} must answer as PyTorch does up to {TOLERANCE:g}, got "
+                f"{file} must give the same outputs as PyTorch up to {TOLERANCE:g}, got "
                 f"{f'shape {tuple(theirs.shape)}' if error is None else f'a difference of {error:g}'} "
                 f"for {len(ours)} images; nothing was written; try other versions of torch and onnxruntime"
             )
 
 
 def _trace(module: nn.Module, examples: dict[str, Tensor]) -> Any:
-    """The graph of a module for any number of images; large convolutions are plain ones in it."""
+    """The graph of a module for any number of images; it contains plain convolutions, not Winograd ones."""
     return torch.export.export(module, (), examples, dynamic_shapes=_any_batch(examples))
 
 
@@ -181,7 +181,7 @@ def _to_onnx(module: nn.Module, examples: dict[str, Tensor], outputs: list[str],
         dynamic_shapes=_any_batch(examples),
     )
     assert program is not None
-    # Lines of source code with the paths of this machine are nobody's business.
+    # Remove stack traces: they contain paths of this machine.
     for node in program.model.graph.all_nodes():
         node.metadata_props.clear()
     program.model.metadata_props.update(facts)
@@ -213,7 +213,7 @@ def _open_pt2(content: bytes) -> Answer:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """The exporters warn of each other's old names, which nobody who exports can mend."""
+    """Hide deprecation warnings between the exporters, which users cannot fix."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

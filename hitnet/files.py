@@ -1,4 +1,4 @@
-"""Files that are either wholly there or not at all."""
+"""Atomic writing: a file or folder is either complete or not there at all."""
 
 import json
 import os
@@ -13,18 +13,18 @@ LEFTOVERS = ".*.part"
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write beside, then rename: a crash or a full disk leaves the former file as it was."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    """Write a temporary file, then rename it: a crash or a full disk leaves the previous file intact."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(beside, "xb") as file:
+        with open(temporary, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except BaseException as error:
         if path.parent.is_dir():
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise _unwritable(path, error) from error
         raise
@@ -32,7 +32,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 @contextmanager
 def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
-    """A folder to fill beside its place, to which it is renamed when the block ends well: it is whole or not there."""
+    """A folder to fill next to its final place, renamed when the block succeeds: it is complete or not there.
+
+    With `replace`, a folder that is there makes room first.
+    """
     beside = path.with_name(f".{path.name}.part")
     shutil.rmtree(beside, ignore_errors=True)
     if replace and path.is_dir():
@@ -50,6 +53,18 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def next_version(path: Path) -> Iterator[Path]:
+    """A folder to fill that takes the place of the one at `path` when the block succeeds; until then that one stays."""
+    former = path.with_name(f".{path.name}.former.part")
+    shutil.rmtree(former, ignore_errors=True)
+    with new_folder(path.with_name(f"{path.name}.next"), replace=True) as beside:
+        yield beside
+    path.rename(former)
+    path.with_name(f"{path.name}.next").rename(path)
+    shutil.rmtree(former, ignore_errors=True)
+
+
 def _unwritable(path: Path, error: OSError) -> OSError:
     if str(error).startswith("cannot write"):
         return error
@@ -62,7 +77,7 @@ def is_leftover(path: Path) -> bool:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a killed process left half-written in a folder and below."""
+    """Remove files that a killed process left half-written in a folder or below."""
     for leftover in folder.rglob(LEFTOVERS):
         leftover.unlink(missing_ok=True)
 
@@ -73,20 +88,20 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    write_bytes(path, text.encode(errors="backslashreplace"))  # file names that are not UTF-8 come back as they were
+    write_bytes(path, text.encode(errors="backslashreplace"))  # file names that are not UTF-8 can be read back
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a file, or an error that names the file."""
+    """The JSON object in a file, or an error that names the file."""
     return parse_json(path.read_bytes(), path)
 
 
 def parse_json(text: str | bytes, source: Path) -> dict[str, Any]:
-    """The object in a text; `source` is the file that is named where there is none."""
+    """The JSON object in a text; errors name `source`, the file it came from."""
     try:
         content = json.loads(text)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{source} is not valid JSON ({error}); it is damaged or not a file of HitNet") from None
+        raise ValueError(f"{source} is not valid JSON ({error}); it is damaged or not a HitNet file") from None
     if not isinstance(content, dict):
-        raise ValueError(f"{source} must hold an object, got {type(content).__name__}; it is not a file of HitNet")
+        raise ValueError(f"{source} must hold a JSON object, got {type(content).__name__}; it is not a HitNet file")
     return content

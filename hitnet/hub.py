@@ -1,9 +1,9 @@
-"""Models to share: folders and repositories as huggingface_hub's models are, with a card that shows what was learned.
+"""Share models as folders or on the Hugging Face hub, with a model card that shows what was learned.
 
 config.json, model.safetensors   what `hitnet.load` reads
 README.md                        the model card: metrics, classes, how to use it
-prototypes.png                   what each class looks like, where the network draws
-calibration.json                 which answers are refused, where the run was calibrated
+prototypes.png                   what each class looks like, if the network draws
+calibration.json                 which answers are rejected, if the run was calibrated
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ GENERATED = "<!-- Written by HitNet, and again whenever the model is saved here:
 
 
 def save_pretrained(source: Model | str | Path, save_directory: str | Path) -> Path:
-    """Write a model, or the one of a run folder, as a folder to share. A README.md of your own in there stays.
+    """Write a model, or the model of a run folder, as a folder to share. A README.md of your own in it is kept.
 
-    The metrics of the card come from the run's result.json, so a bare model has none, and no calibration either. A
-    folder that was shared before passes both on.
+    The card's metrics come from the run's result.json, so a bare model has neither metrics nor a calibration. A folder
+    that was made by this function keeps both.
     """
     model, result, calibration = _opened(source)
     folder = Path(save_directory)
@@ -43,7 +43,7 @@ def save_pretrained(source: Model | str | Path, save_directory: str | Path) -> P
     if pictured:
         _draw_prototypes(model, folder / PICTURE)
     else:
-        (folder / PICTURE).unlink(missing_ok=True)  # it would show what another network learned
+        (folder / PICTURE).unlink(missing_ok=True)  # it would show another network's prototypes
     if calibration is not None:
         write_json(Run(folder).calibration_file, asdict(calibration))
     else:
@@ -63,16 +63,16 @@ def from_pretrained(
     local_files_only: bool = False,
     token: str | bool | None = None,
 ) -> Model:
-    """A shared model, in evaluation mode: from a folder, without any network, or from the hub by its owner/name.
+    """A shared model, in evaluation mode: from a folder, without internet access, or from the hub by its owner/name.
 
-    Loading is strict, and only safetensors are read: nothing that comes from the hub can run code here.
+    Loading is strict and reads only safetensors, so nothing from the hub can run code here.
     """
     name = str(pretrained_model_name_or_path)
     if Path(name).exists():
         return load(name)
     if not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name):
         raise FileNotFoundError(
-            f"there is no folder {name}, and it is no name of a model on the hub, owner/name; check the path"
+            f"there is no folder {name}, and it is not the name of a model on the hub, owner/name; check the path"
         )
     _require_hub()
     from huggingface_hub import snapshot_download
@@ -90,7 +90,7 @@ def from_pretrained(
     except OSError as error:
         reason = str(error).strip().splitlines()[0]
         raise FileNotFoundError(
-            f"{name} is no folder here and cannot be had from the hub ({reason}); "
+            f"{name} is not a folder and cannot be loaded from the hub ({reason}); "
             "check the name and the connection, or log in with `hf auth login` if it is private"
         ) from error
     return load(folder)
@@ -106,13 +106,13 @@ def push_to_hub(
     branch: str | None = None,
     create_pr: bool | None = None,
 ) -> str:
-    """Share a model, or the one of a run folder, on the hub as owner/name; the address of the commit."""
+    """Upload a model, or the model of a run folder, to the hub as owner/name; returns the URL of the commit."""
     _require_hub()
     from huggingface_hub import HfApi
 
     api = HfApi(token=token)
     with tempfile.TemporaryDirectory() as temporary:
-        # First here: what cannot be saved makes no empty repository.
+        # Saved first: if that fails, no empty repository is created.
         folder = save_pretrained(source, temporary)
         repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
         _name_repository(folder / CARD, repo_id)
@@ -124,13 +124,13 @@ def push_to_hub(
             revision=branch,
             create_pr=create_pr,
             ignore_patterns=[CARD] if stays else None,
-            delete_patterns=[PICTURE, Run(folder).calibration_file.name],  # a former network's, where this one has none
+            delete_patterns=[PICTURE, Run(folder).calibration_file.name],  # left from a former network
         )
     return commit.commit_url
 
 
 def model_card(model: Model, result: dict[str, Any] | None, calibration: Calibration | None, pictured: bool) -> str:
-    """README.md of a shared model: metadata for the hub, then words for people."""
+    """README.md of a shared model: metadata for the hub, then text for people."""
     name = model.config.name
     title = f"{name} on {result['data']}" if result else name
     picture = f"![The prototype of each class]({PICTURE})\n\n" if pictured else ""
@@ -174,21 +174,21 @@ def _has_own_card(api: HfApi, repo_id: str, branch: str | None) -> bool:
 
 
 def _former_card(source: Model | str | Path) -> str | None:
-    """The card of a folder to share, which may know more than its model does: metrics, or somebody's own words."""
+    """The card of a shared folder, which may hold more than the model itself: metrics, or text that people wrote."""
     if isinstance(source, Model) or not (Path(source) / CONFIG).is_file() or not (Path(source) / CARD).is_file():
         return None
     return (Path(source) / CARD).read_text("utf-8")
 
 
 def _name_repository(card: Path, repo_id: str) -> None:
-    """A generated card tells people to load the model from where it now is."""
+    """Make the example in a generated card load the model from this repository."""
     if _is_generated(card):
         example = re.compile(r'from_pretrained\(".*?"\)')
         write_text(card, example.sub(f'from_pretrained("{repo_id}")', card.read_text("utf-8")))
 
 
 def _facts(model: Model, result: dict[str, Any] | None, calibration: Calibration | None) -> list[tuple[str, str]]:
-    """What the card says in its table."""
+    """The rows of the card's table."""
     channels, height, width = model.config.image_shape or (0, 0, 0)
     facts = [
         ("images", f"{width}×{height}, {'grey' if channels == 1 else f'{channels} channels'}, values in [0, 1]"),
@@ -222,7 +222,7 @@ def _table(facts: list[tuple[str, str]]) -> str:
 
 
 def _tags(model: Model, pictured: bool) -> list[str]:
-    """What people who search for such a network may have asked for."""
+    """Tags under which people may search for such a network."""
     tags = ["hitnet"]
     if model.head.has_hit_zone:
         tags.append("hit-or-miss")
@@ -232,7 +232,7 @@ def _tags(model: Model, pictured: bool) -> list[str]:
 
 
 def _metadata(title: str, tags: list[str], result: dict[str, Any] | None) -> str:
-    """What the hub sorts and searches by. JSON is YAML, whatever a data set is called."""
+    """The hub's metadata. Written as JSON, which is valid YAML and quotes every name."""
     content: dict[str, Any] = {
         "library_name": "hitnet",
         "pipeline_tag": "image-classification",
@@ -247,7 +247,7 @@ def _metadata(title: str, tags: list[str], result: dict[str, Any] | None) -> str
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown shows as it is."""
+    """Escaped text that Markdown shows literally."""
     return re.sub(r"([\\`*_{}\[\]<>|#&])", r"\\\1", " ".join(text.split()))
 
 
@@ -260,7 +260,7 @@ def _draw_prototypes(model: Model, path: Path) -> None:
 
 
 def _opened(source: Model | str | Path) -> tuple[Model, dict[str, Any] | None, Calibration | None]:
-    """The model, how its run ended and which answers are refused, where that is known."""
+    """The model, and its run's result and calibration if there are any."""
     if isinstance(source, Model):
         return source, None, None
     run = Run(Path(source))

@@ -1,4 +1,4 @@
-"""Finished runs as results to keep: their records without the weights, and a table of means.
+"""Collect finished runs as results to keep: their records without the weights, and a table of means.
 
     python scripts/collect.py runs/*/hitnet-fast-s? --out results/hitnet-fast
 
@@ -17,7 +17,7 @@ from hitnet.files import write_text
 from hitnet.runs.run import Run
 from hitnet.settings import RunSettings, TrainConfig
 
-# What differs between the seeds of one experiment, or does not matter for its outcome.
+# Settings that differ between the seeds of one experiment, or do not affect its outcome.
 ASIDE = {"seed", "out", "threads", "snapshots", "data_dir"}
 TITLES = ["data", "network", "decoder", "epochs", "other settings", "test errors, %", "mean ± deviation (n)", "R²"]
 TITLES += ["processor minutes a run"]
@@ -32,7 +32,7 @@ def settings(config: RunSettings) -> dict[str, Any]:
 
 
 def unusual(config: RunSettings) -> str:
-    """The settings that differ from the network's usual ones and have no column."""
+    """The settings that differ from the network's defaults and have no column of their own."""
     usual = settings(TrainConfig(data=config.data, model=config.model).resolve())
     usual |= {"epochs": config.epochs, "decoder": config.decoder}
     others = {name: value for name, value in settings(config).items() if value != usual[name]}
@@ -41,7 +41,7 @@ def unusual(config: RunSettings) -> str:
 
 
 def keep(run: Run, folder: Path) -> None:
-    """The records of a run, without the place where it was made."""
+    """Copy the records of a run, with the paths of this machine replaced."""
     config = run.read_settings()
     for file in run.records:
         text = file.read_text()

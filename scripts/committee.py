@@ -1,9 +1,9 @@
-"""A committee: several networks answer together, by the average of their distances to the centre.
+"""A committee (ensemble): several networks answer together, by the mean of their distances to the centre.
 
     python scripts/committee.py runs/mnist/hitnet-s0 runs/mnist/hitnet-fast-s? [--data-dir FOLDER] [--out FILE]
 
-All must be Hit-or-Miss networks of the same data. Every member has one vote; nobody is chosen. Writes OUT.md: the test
-error of each member, and of all together.
+All must be Hit-or-Miss networks trained on the same data. All members count equally; none is selected. Writes OUT.md:
+the test error of each member and of the committee.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def main() -> None:
         data = opened.load_data(data_dir=args.data_dir)
         fingerprints.add(data.fingerprint)
         if len(fingerprints) > 1:
-            parser.error(f"{path} has other data than the runs before it; a committee answers one question")
+            parser.error(f"{path} has other data than the runs before it; give runs trained on the same data")
         distances.append(model.scores(to_float(data.test.images).to(model.device)).cpu())
         decoder = (result["decoder"] or "none").removesuffix("Decoder").lower()
         member = [model.config.name, decoder, str(settings.seed), str(result["epochs"])]
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def error(distances: torch.Tensor, labels: torch.Tensor) -> str:
-    """Of the class that is nearest to the centre, in percent."""
+    """Test error in percent; the answer is the class nearest to the centre."""
     wrong = distances.argmin(1) != labels
     return f"{100 * float(wrong.double().mean()):.2f}"
 

@@ -1,9 +1,9 @@
-"""What a network draws, judged by another one that was trained on its own: are prototypes and samples of their class?
+"""Let an independent network judge what others draw: does it recognise their prototypes and samples?
 
     python scripts/judge.py runs/mnist/lenet5-s0 runs/mnist/hitnet-s0 … [--per-class 1000] [--out results/judge]
 
-The first run is the judge, the others draw: all prototypes, and for each class random capsules whose components have
-the expected deviation m/√n, and half of it. Writes OUT.json and OUT.md.
+The first run is the judge. The others draw all prototypes and, for each class, samples whose components have the
+expected standard deviation m/√n, or half of it. Writes OUT.json and OUT.md.
 """
 
 import argparse
@@ -19,12 +19,13 @@ from hitnet.files import write_json, write_text
 from hitnet.runs.run import Run
 
 
-def judge(judges: Model, path: Path, per_class: int) -> dict[str, Any]:
+def assess(judge: Model, path: Path, per_class: int) -> dict[str, Any]:
+    """What the judge recognises of one run's drawings, and the run's own numbers."""
     run, model = Run.open(path), hitnet.load(path)
     result = run.read_result()
     classes = torch.arange(model.head.num_classes)
-    recognised = judges.predict(hitnet.prototypes(model)) == classes
-    components = result.get("components") or result["features"]  # as runs of version 0.1 call them
+    recognised = judge.predict(hitnet.prototypes(model)) == classes
+    components = result.get("components") or result["features"]  # the name in runs of version 0.1
     return {
         "model": model.config.name,
         "decoder": result["decoder"],
@@ -36,23 +37,23 @@ def judge(judges: Model, path: Path, per_class: int) -> dict[str, Any]:
         "component_deviation": components["deviation"],
         "prototypes": int(recognised.sum()),
         "mistaken": [model.config.class_names[index] for index in classes[~recognised]],
-        "samples": sampled(judges, model, per_class, model.head.unit).tolist(),
-        "samples_half_spread": sampled(judges, model, per_class, model.head.unit / 2).tolist(),
+        "samples": recognised_samples(judge, model, per_class, model.head.unit).tolist(),
+        "samples_half_spread": recognised_samples(judge, model, per_class, model.head.unit / 2).tolist(),
     }
 
 
-def sampled(judges: Model, model: Model, per_class: int, spread: float) -> Tensor:
-    """The share of a class's samples that the judge takes for it: -> (classes,)."""
+def recognised_samples(judge: Model, model: Model, per_class: int, spread: float) -> Tensor:
+    """The fraction of each class's samples that the judge recognises: -> (classes,)."""
     generator = torch.Generator().manual_seed(0)
     shares = [
-        (judges.predict(hitnet.sample(model, index, per_class, spread, generator=generator)) == index).float().mean()
+        (judge.predict(hitnet.sample(model, index, per_class, spread, generator=generator)) == index).float().mean()
         for index in range(model.head.num_classes)
     ]
     return torch.stack(shares)
 
 
 def table(rows: list[dict[str, Any]], judge_name: str) -> str:
-    """Markdown, one line a run."""
+    """A Markdown table, one line per run."""
     titles = ["network", "decoder", "seed", "test error, %", "R²", "component mean ± deviation"]
     titles += [f"prototypes that {judge_name} recognises", "samples, %", "samples of half the spread, %"]
     lines = [titles, ["---"] * len(titles)]
@@ -77,9 +78,9 @@ def main() -> None:
     parser.add_argument("--per-class", type=int, default=1000)
     parser.add_argument("--out", type=Path, default=Path("results/judge"))
     options = parser.parse_args()
-    judges, run = hitnet.load(options.judge), Run.open(options.judge)
+    judge, run = hitnet.load(options.judge), Run.open(options.judge)
     name = f"{run.read_settings().model} ({run.read_result()['test']['error']:.2f} % test error)"
-    rows = [judge(judges, path, options.per_class) for path in options.runs]
+    rows = [assess(judge, path, options.per_class) for path in options.runs]
     write_json(options.out.with_suffix(".json"), {"judge": name, "per_class": options.per_class, "runs": rows})
     write_text(options.out.with_suffix(".md"), table(rows, name))
     print(table(rows, name))

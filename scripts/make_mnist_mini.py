@@ -1,4 +1,4 @@
-"""How the built-in `mnist-mini` was made: `python scripts/make_mnist_mini.py FOLDER`, with MNIST's official files."""
+"""How the built-in `mnist-mini` was made: `python scripts/make_mnist_mini.py FOLDER_OF_MNIST`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PER_CLASS = (500, 100)  # training, test
 
 
 def make_mini(mnist_folder: Path, target: Path) -> None:
-    """Choose and write the four IDX files, the same bytes each time."""
+    """Choose the images and write the four IDX files; every call writes the same bytes."""
     mnist = load_mnist(mnist_folder)
     generator = torch.Generator().manual_seed(SEED)
     chosen = [

@@ -1,9 +1,9 @@
-"""How well runs tell their own test images from strange ones: clothes and noise, by their outlier score.
+"""How well the outlier score of a run separates its own test images from others: clothes and noise.
 
     python scripts/outliers.py runs/mnist/hitnet-s0 runs/mnist/n1-s0 [--data-dir FOLDER] [--out results/outliers]
 
-One row a run: HitNet's score is the distance of the nearest capsule to the centre, N1's is −max softmax. AUROC is the
-probability that a strange image gets a larger score than one of the run's own. Writes OUT.json and OUT.md.
+One row per run. HitNet's score is the distance of the nearest capsule to the centre, N1's is −max softmax. AUROC is the
+probability that an outlier gets a larger score than one of the run's own images. Writes OUT.json and OUT.md.
 """
 
 import argparse
@@ -24,15 +24,15 @@ from hitnet.runs.reopen import reopen
 console = Console(soft_wrap=True)
 
 
-def strange_images(own: Tensor, data_dir: Path | None) -> dict[str, Tensor]:
-    """Images of no class that a network of digits knows, by name: bytes of the same shape as its own."""
+def outliers(own: Tensor, data_dir: Path | None) -> dict[str, Tensor]:
+    """Images that show no digit, by name: bytes of the same shape as the run's own."""
     generator = torch.Generator().manual_seed(0)
     clothes = load_dataset("fashion-mnist", data_dir=data_dir, image_size=(own.shape[2], own.shape[3]))
     order = torch.rand(own.flatten(1).shape, generator=generator).argsort(dim=1)
     return {
         "Fashion-MNIST": clothes.test.images,
         "uniform noise": torch.randint(256, own.shape, generator=generator, dtype=torch.uint8),
-        # As much ink in as many pixels, at other places.
+        # The same pixel values in random places.
         "shuffled pixels": own.flatten(1).gather(1, order).view_as(own),
     }
 
@@ -52,10 +52,10 @@ def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
         "command": opened.run.read_environment()["command"],
         "auroc": {},
     }
-    for name, images in strange_images(data.test.images, data_dir).items():
+    for name, images in outliers(data.test.images, data_dir).items():
         scores = torch.cat([own, hitnet.outlier_score(model, to_float(images))])
-        is_strange = torch.arange(len(scores)) >= len(own)
-        row["auroc"][name] = float(roc_auc_score(is_strange, scores))
+        is_outlier = torch.arange(len(scores)) >= len(own)
+        row["auroc"][name] = float(roc_auc_score(is_outlier, scores))
     return row
 
 

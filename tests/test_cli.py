@@ -129,7 +129,7 @@ class TestPredict:
         assert any(name in good for name in CLASSES)
 
     def test_without_files_says_what_is_missing(self, hitnet, at_home: Home):
-        assert "name picture files" in str(hitnet("predict", at_home.run).code)
+        assert "give picture files" in str(hitnet("predict", at_home.run).code)
 
     def test_without_a_model_says_where_it_looked(self, hitnet, tmp_path: Path):
         assert f"hitnet: error: there is no model in {tmp_path}" in str(hitnet("predict", tmp_path, "a.png").code)
@@ -161,13 +161,13 @@ def test_runs_lists_finished_unfinished_and_damaged_runs(hitnet, at_home: Home, 
         (["train", "--epochs", "many"], "many"),
         (["train", "--device", "gpu"], "use auto, cpu, cuda or mps"),
         (["train", "--patience", "3"], "add validation=0.1"),
-        (["train", "--resume", "runs/my pets/lenet5-hom-s0", "--epochs", "3"], "leave the other options out"),
-        (["train", "--resume", "runs/my pets/lenet5-hom-s0", "--overwrite"], "leave the other options out"),
-        (["train", "--resume", "runs/my pets/lenet5-hom-s0"], "is finished, there is nothing to resume"),
+        (["train", "--resume", "runs/my pets/lenet5-hom-s0", "--epochs", "3"], "leave out the other options"),
+        (["train", "--resume", "runs/my pets/lenet5-hom-s0", "--overwrite"], "leave out the other options"),
+        (["train", "--resume", "runs/my pets/lenet5-hom-s0"], "is finished, so there is nothing to resume"),
         (["train", "--resume", "nowhere"], "there is no run in nowhere"),
         (["train", "--data", "my pets", "--model", "lenet5-hom"], "choose another --seed or --out, or replace it with"),
         (["eval", "nowhere"], "there is no run in nowhere"),
-        (["eval", "runs/my pets/lenet5-hom-s0", "--data", "mnist-mini"], "knows 3 classes .* got 10 classes"),
+        (["eval", "runs/my pets/lenet5-hom-s0", "--data", "mnist-mini"], "expects 3 classes .* got 10 classes"),
     ],
 )
 def test_a_mistake_is_answered_with_the_remedy_and_changes_nothing(hitnet, at_home: Home, command, message: str):
@@ -201,7 +201,7 @@ def test_a_full_disk_while_training_says_how_to_go_on(hitnet, at_home: Home, tmp
         "train", "--data", "my pets", "--model", "lenet5-hom", "--epochs", 1, "--threads", 1, "--out", tmp_path
     )
     message = (
-        "metrics.csv (No space left on device); make room, or choose another folder; go on with: hitnet train --resume"
+        "metrics.csv (No space left on device); make room, or choose another folder; resume with: hitnet train --resume"
     )
     assert message in str(answer.code)
 

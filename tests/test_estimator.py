@@ -308,12 +308,14 @@ def test_other_data_than_it_was_fitted_on_is_refused(fitted, squares, iris):
         fitted.predict(squares[0].astype(float))
     with pytest.raises(ValueError, match=r"whole numbers in 0..255, got values from -128 to 1.*MinMaxScaler"):
         fitted.predict(squares[0].astype(int) - 128)
-    with pytest.raises(ValueError, match=r"fit saw images of shape \(1, 12, 12\), got images of shape \(1, 6, 24\)"):
+    with pytest.raises(
+        ValueError, match=r"fit got images of shape \(1, 12, 12\), this X has images of shape \(1, 6, 24\)"
+    ):
         fitted.predict(squares[0].reshape(60, 1, 6, 24))
     with pytest.raises(ValueError, match="got also \\['top'\\]"):
         fitted.fit_temperature(squares[0], np.where(squares[1] == "left", "top", squares[1]))
     features = HitNetClassifier(epochs=1).fit(*iris)
-    with pytest.raises(ValueError, match="fit saw plain features, got images"):
+    with pytest.raises(ValueError, match="fit got plain features, this X has images"):
         features.predict(np.zeros((2, 2, 2)))
     with pytest.raises(AttributeError, match="only images have prototypes"):
         features.prototypes_  # noqa: B018

@@ -157,10 +157,10 @@ def test_weights_without_configuration_and_damaged_files_are_refused(tmp_path: P
     with pytest.raises(ValueError, match="holds weights without a configuration; give the folder"):
         hitnet.load(tmp_path / "model.safetensors")
     (tmp_path / "broken").write_bytes(b"\x80\x04nothing")
-    with pytest.raises(ValueError, match="broken is not a whole safetensors file"):
+    with pytest.raises(ValueError, match="broken is not a complete safetensors file"):
         hitnet.load(tmp_path / "broken")
     write_tensors(tmp_path / "odd", {"a": torch.ones(1)}, {"config": '{"code": "import os"}'})
-    with pytest.raises(ValueError, match="odd has no valid ModelConfig: there is no code; the fields are"):
+    with pytest.raises(ValueError, match="odd does not hold a valid ModelConfig: unknown fields code; the fields are"):
         hitnet.load(tmp_path / "odd")
 
 
@@ -182,7 +182,7 @@ def test_a_file_that_answers_otherwise_is_not_written(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(export, "_open_pt2", wrong)
     with pytest.raises(
-        RuntimeError, match=rf"classifier.pt2 must answer as PyTorch does.*{message}.*nothing was written"
+        RuntimeError, match=rf"classifier.pt2 must give the same outputs as PyTorch.*{message}.*nothing was written"
     ):
         export.export_pt2(tmp_path)
     assert not (tmp_path / "pt2").exists()

@@ -79,7 +79,7 @@ def test_only_what_a_killed_write_left_is_removed(tmp_path: Path):
         (b'{"a": 1', "is not valid JSON"),
         (b"\xff\xfe", "is not valid JSON"),
         (b"[" * 100_000, "is not valid JSON"),
-        (b"3", "must hold an object, got int"),
+        (b"3", "must hold a JSON object, got int"),
     ],
 )
 def test_damaged_json_is_refused_with_the_name_of_the_file(content: bytes, message: str, tmp_path: Path):

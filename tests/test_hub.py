@@ -245,7 +245,7 @@ def test_the_calls_to_the_hub_are_those_the_library_knows(run: Path, tmp_path: P
 
 def test_what_cannot_be_saved_makes_no_repository(fake_hub: FakeHub):
     own = hitnet.with_hit_or_miss(torch.nn.Linear(4, 2), num_classes=2)
-    with pytest.raises(ValueError, match=r"a Linear of your own cannot be rebuilt by name.*state_dict\(\)"):
+    with pytest.raises(ValueError, match=r"your own Linear cannot be rebuilt by name.*state_dict\(\)"):
         hitnet.push_to_hub(own, "me/own")
     assert fake_hub.calls == []
 
@@ -253,8 +253,14 @@ def test_what_cannot_be_saved_makes_no_repository(fake_hub: FakeHub):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("me/nothing", r"me/nothing is no folder here and cannot be had from the hub \(404 Client Error.*not found\);"),
-        ("runs/mnist/hitnet-s0", "there is no folder runs/mnist/hitnet-s0, and it is no name of a model on the hub"),
+        (
+            "me/nothing",
+            r"me/nothing is not a folder and cannot be loaded from the hub \(404 Client Error.*not found\);",
+        ),
+        (
+            "runs/mnist/hitnet-s0",
+            "there is no folder runs/mnist/hitnet-s0, and it is not the name of a model on the hub",
+        ),
         ("../me", "there is no folder"),
     ],
 )
@@ -266,7 +272,7 @@ def test_a_model_that_is_nowhere_is_answered_with_the_remedy(fake_hub: FakeHub, 
 def test_somebody_elses_model_is_refused(tmp_path: Path):
     (tmp_path / "config.json").write_text('{"architectures": ["BertModel"], "hidden_size": 8}')
     with pytest.raises(
-        ValueError, match="config.json has no valid ModelConfig: there is no architectures, hidden_size"
+        ValueError, match="config.json does not hold a valid ModelConfig: unknown fields architectures, hidden_size"
     ):
         hitnet.from_pretrained(tmp_path)
 

@@ -42,7 +42,7 @@ def test_settings_come_back_as_they_were_written(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"egs": 3}, "there is no egs; the fields are name, eggs"),
+        ({"egs": 3}, "unknown fields egs; the fields are name, eggs"),
         ({"eggs": "3"}, "eggs must be int, got '3'"),
         ({"eggs": 3.5}, "eggs must be int, got 3.5"),
         ({"eggs": True}, "eggs must be int, got True"),
@@ -58,5 +58,5 @@ def test_settings_come_back_as_they_were_written(tmp_path: Path):
 )
 def test_settings_of_another_name_or_type_are_refused(content: dict[str, object], message: str, tmp_path: Path):
     write_json(tmp_path / "recipe.json", content)
-    with pytest.raises(ValueError, match=rf"recipe.json has no valid Recipe: {message}"):
+    with pytest.raises(ValueError, match=rf"recipe.json does not hold a valid Recipe: {message}"):
         read_settings(tmp_path / "recipe.json", Recipe)

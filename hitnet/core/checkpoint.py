@@ -17,17 +17,17 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
 def write_checkpoint(folder: Path, config: ModelConfig, weights: dict[str, Tensor]) -> None:
-    """Both files of a model; the folder is made where it is missing."""
+    """Write both files of a model; a missing folder is created."""
     write_json(folder / CONFIG, asdict(config))
     write_tensors(folder / WEIGHTS, weights)
 
 
 def read_checkpoint(path: Path) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """(configuration, weights) of a folder or of one file."""
+    """(configuration, weights) from a folder or a single file."""
     if path.is_file():
         weights, metadata = read_tensors(path)
         if "config" not in metadata:
-            raise ValueError(f"{path} holds weights without a configuration; give the folder in which it lies")
+            raise ValueError(f"{path} holds weights without a configuration; give the folder that contains it")
         return revive_model_config(parse_json(metadata["config"], path), path), weights
     if not (path / CONFIG).is_file():
         raise FileNotFoundError(f"there is no model in {path}: expected {CONFIG} and {WEIGHTS}; check the path")
@@ -35,7 +35,7 @@ def read_checkpoint(path: Path) -> tuple[ModelConfig, dict[str, Tensor]]:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """One safetensors file, atomically."""
+    """Write one safetensors file, atomically."""
     separate = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     write_bytes(path, safetensors.torch.save(separate, metadata))
 
@@ -49,13 +49,13 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(
-            f"{path} is not a whole safetensors file ({error}); it is truncated, damaged or of another format, "
-            "and nothing of it was loaded"
+            f"{path} is not a complete safetensors file ({error}); it is truncated, damaged or in another format, "
+            "and nothing was loaded from it"
         ) from None
 
 
 def load_weights(module: nn.Module, weights: dict[str, Tensor], source: str) -> None:
-    """Load strictly: a weight that is missing, unknown or of another shape or kind is an error that names it."""
+    """Load strictly: a missing or unknown weight, or one of the wrong shape or type, is an error that names it."""
     expected = module.state_dict()
     names = sorted(expected.keys() | weights.keys())
     if differing := [name for name in names if not _alike(expected.get(name), weights.get(name))]:
@@ -68,7 +68,7 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor], source: str) -> 
 
 
 def _alike(expected: Tensor | None, got: Tensor | None) -> bool:
-    """Whether one can take the place of the other: half precision for single, but no whole numbers for fractions."""
+    """Whether `got` can replace `expected`: half precision for single is fine, integers for floats are not."""
     if expected is None or got is None or expected.shape != got.shape:
         return False
     return expected.is_floating_point() == got.is_floating_point() and not got.is_complex()

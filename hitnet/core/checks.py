@@ -1,6 +1,6 @@
-"""What the networks and losses refuse, each time with what was expected, what came, and the remedy.
+"""Input checks of networks and losses. Each error says what was expected, what was given, and the remedy.
 
-Looking at values costs a compiled or exported graph its shape, so there the checks step aside.
+Reading values would break a compiled or exported graph, so checks of values are skipped there.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ def check_labels(labels: Tensor, batch: int, classes: int) -> None:
 
 
 def check_images(images: Tensor, image_shape: tuple[int, int, int], dtype: torch.dtype) -> None:
-    """Images as the networks take them: (batch, *image_shape), the network's `dtype`, every value in [0, 1]."""
+    """Images as the networks expect them: (batch, *image_shape), the network's `dtype`, every value in [0, 1]."""
     check_tensor("images", images)
     if not images.is_floating_point():
         raise TypeError(f"images must be floating point in [0, 1], got {images.dtype}; use images.float() / 255")

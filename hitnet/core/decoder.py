@@ -1,6 +1,7 @@
-"""Capsules to images: the capsule of one class, and nothing of the others, draws a picture."""
+"""Capsules to images: each picture is drawn from the capsule of one class alone."""
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +12,13 @@ from hitnet.settings import ImageShape
 
 HIDDEN = (512, 1024)
 
+# Of the picture decoder: units of its first layer, the longest side that it starts from, the channels there and at the
+# end, and how many units of deviation it tells apart.
+FIRST, COARSEST, CHANNELS, REACH = 128, 4, (128, 64, 32, 16, 12, 8), 8.0
+
 
 class PaperDecoder(nn.Module):
-    """The paper's: the capsules, all but one set to zero, as they are: (batch, classes, dims), (batch,) -> images."""
+    """The paper's: takes the capsules unscaled, all but one set to zero: (batch, classes, dims), (batch,) -> images."""
 
     def __init__(self, image_shape: ImageShape, num_classes: int, capsule_dim: int, hit_radius: float) -> None:
         super().__init__()
@@ -24,20 +29,20 @@ class PaperDecoder(nn.Module):
 
 
 class StandardisedDecoder(nn.Module):
-    """The class, and its capsule's deviations in units of m/√n: (batch, classes, dims), (batch,) -> images.
+    """Takes the class and its capsule's deviations in units of m/√n: (batch, classes, dims), (batch,) -> images.
 
-    The paper's decoder sees inputs that vary by ±0.025 around 0.5 and learns from them only after days; in units of
-    their own expected deviation the same differences are plain to see. While training, one image in four has each of
-    its deviations dropped with a probability drawn for that image: the centre itself (the prototype) and capsules with
-    a single component moved (the sweeps) are then close to inputs that the decoder was trained on.
+    The paper's decoder gets inputs that vary by ±0.025 around 0.5 and takes days to learn from them; in units of their
+    expected deviation the same differences are large. During training, one image in four has each of its deviations
+    dropped, with a probability chosen at random for that image: the centre itself (the prototype) and capsules with a
+    single component moved (the sweeps) are then close to inputs that the decoder was trained on.
     """
 
     def __init__(self, image_shape: ImageShape, num_classes: int, capsule_dim: int, hit_radius: float) -> None:
         super().__init__()
         self.unit = unit_of(hit_radius, capsule_dim)
         self.layers = painter(num_classes * (1 + capsule_dim), image_shape)
-        # Told which deviations were dropped, the decoder need not hedge: a deviation of zero means just that, a sharp
-        # picture of the centre, and not the mean over all that the deviation might have been.
+        # The decoder is given which deviations were dropped, so it need not hedge: a deviation of zero then means zero,
+        # a sharp picture of the centre, and not the mean over all values the deviation might have had.
         self.dropped = nn.Linear(capsule_dim, HIDDEN[0], bias=False)
         nn.init.zeros_(self.dropped.weight)
 
@@ -64,3 +69,68 @@ def painter(inputs: int, image_shape: ImageShape) -> nn.Sequential:
     )
     initialise_as_keras(layers)
     return layers
+
+
+class PictureDecoder(nn.Module):
+    """The class and its capsule's deviations, drawn from coarse to fine: (batch, classes, dims), (batch,) -> images.
+
+    Two fully connected layers make a picture of at most 4×4 pixels with 128 channels. Each transposed convolution
+    doubles its size and halves its channels, until it is as large as the image. A last convolution makes the colours.
+    """
+
+    def __init__(self, image_shape: ImageShape, num_classes: int, capsule_dim: int, hit_radius: float) -> None:
+        super().__init__()
+        self.num_classes, self.unit = num_classes, unit_of(hit_radius, capsule_dim)
+        colours, *size = image_shape
+        self.sizes = [size]
+        while max(self.sizes[0]) > COARSEST:
+            self.sizes.insert(0, [(side + 1) // 2 for side in self.sizes[0]])
+        channels = [CHANNELS[min(level, len(CHANNELS) - 1)] for level in range(len(self.sizes))]
+        self.first = nn.Linear(num_classes * (1 + capsule_dim), FIRST)
+        self.coarse = nn.Linear(FIRST, channels[0] * math.prod(self.sizes[0]))
+        self.doublings = nn.ModuleList(nn.ConvTranspose2d(*pair, 4, stride=2, padding=1) for pair in pairwise(channels))
+        self.colours = nn.Conv2d(channels[-1], colours, 3, padding=1)
+        self._initialise(capsule_dim)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # a fifth faster on CPUs
+
+    def forward(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
+        own = capsules[torch.arange(len(capsules), device=capsules.device), class_indices.long()]
+        return self.paint((own - CENTRE) / self.unit, class_indices)
+
+    def paint(self, deviations: Tensor, class_indices: Tensor) -> Tensor:
+        """The same from the class's own capsule, as deviations in units of m/√n: (batch, dims), (batch,) -> images."""
+        # Early in training deviations reach 20 units, which would drive the first layer into its dead half.
+        deviations = REACH * torch.tanh(deviations / REACH)
+        indicator = F.one_hot(class_indices.long(), self.num_classes).to(deviations)
+        placed = (indicator.unsqueeze(2) * deviations.unsqueeze(1)).flatten(1)
+        hidden = F.relu(self.first(torch.cat([indicator, placed], dim=1)))
+        picture = F.relu(self.coarse(hidden)).unflatten(1, (-1, *self.sizes[0]))
+        picture = picture.contiguous(memory_format=torch.channels_last)
+        for double, (height, width) in zip(self.doublings, self.sizes[1:], strict=True):
+            picture = F.relu(double(picture))[:, :, :height, :width]
+        return torch.sigmoid(self.colours(picture))
+
+    @torch.no_grad()
+    def sift(self, sieves: Tensor) -> None:
+        """Draw from deviations that went through their class's matrix first: (classes, dims, dims).
+
+        The matrices are multiplied into the first layer, so that drawing costs nothing more.
+        """
+        weight = self.first.weight[:, self.num_classes :].unflatten(1, (self.num_classes, -1))
+        self.first.weight[:, self.num_classes :] = torch.einsum("hki,kij->hkj", weight, sieves.to(weight)).flatten(1)
+
+    def _initialise(self, capsule_dim: int) -> None:
+        # Of the many inputs of the first layer only one class's are not zero.
+        nn.init.normal_(self.first.weight, std=0.5 / (1 + capsule_dim) ** 0.5)
+        nn.init.kaiming_normal_(self.coarse.weight, nonlinearity="relu")
+        tent = torch.tensor([0.5, 1.5, 1.5, 0.5])
+        for double in self.doublings:
+            assert isinstance(double, nn.ConvTranspose2d)
+            # Partly a smooth enlargement: a purely random kernel starts as a checkerboard.
+            smooth = torch.randn(*double.weight.shape[:2], 1, 1) * torch.outer(tent, tent)
+            double.weight.data = (0.5 * torch.randn_like(double.weight) + 0.7 * smooth) / (
+                2 * double.in_channels
+            ) ** 0.5
+        nn.init.normal_(self.colours.weight, std=0.5 / (9 * self.colours.in_channels) ** 0.5)
+        for layer in (self.first, self.coarse, *self.doublings, self.colours):
+            nn.init.zeros_(layer.bias)

@@ -1,4 +1,4 @@
-"""Images to features. An encoder is made from an image shape, tells its `num_features`, and flattens what it finds:
+"""Images to features. An encoder is built for an image shape, has `num_features`, and returns flat features:
 (batch, channels, height, width) -> (batch, num_features)."""
 
 import math
@@ -16,7 +16,7 @@ PAPER_WIDTH = 256
 
 
 class Encoder(nn.Module):
-    """What every encoder promises."""
+    """The interface of every encoder."""
 
     num_features: int
     smallest: int = 1
@@ -35,7 +35,7 @@ class PaperEncoder(Encoder):
         super().__init__()
         channels, *sides = check_size(image_shape, self.smallest)
         self.conv1 = nn.Conv2d(channels, width, kernel_size=9)
-        # 94 % of the network's multiplications, unless most of them are avoided.
+        # Computed directly, this would take 94 % of the network's multiplications.
         self.conv2 = WinogradConv2d(width, width, kernel_size=9, stride=2)
         self.final_relu = final_relu
         self.num_features = width * math.prod((side - 15) // 2 for side in sides)
@@ -47,10 +47,10 @@ class PaperEncoder(Encoder):
 
 
 class FastEncoder(Encoder):
-    """Small kernels and few multiplications, for minutes on a CPU: 3×3 convolutions, halved until at most 4×4 are left.
+    """Trains in minutes on a CPU: 3×3 convolutions, with the image halved until at most 4×4 pixels are left.
 
     `width` channels at first, twice as many after each halving, up to eight times as many; most of the work is done at
-    a quarter of the size, where two convolutions follow each other.
+    a quarter of the size, where there are two convolutions in a row.
     """
 
     smallest = 4
@@ -77,7 +77,7 @@ class FastEncoder(Encoder):
 
 
 class LeNet5(Encoder):
-    """LeNet-5 with ReLU and max pooling; `width` scales all layers. Images below 32×32 are padded to it, as MNIST's."""
+    """LeNet-5 with ReLU and max pooling; `width` scales all layers. Smaller images (MNIST) are padded to 32×32."""
 
     def __init__(self, image_shape: ImageShape, width: int = 6) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class LeNet5(Encoder):
 
 
 class ResNet18(Encoder):
-    """ResNet-18 with the 3×3 stem for small images: four stages of two basic blocks, then the mean over all pixels."""
+    """ResNet-18 with the 3×3 stem for small images: four stages of two basic blocks, then global average pooling."""
 
     def __init__(self, image_shape: ImageShape, width: int = 64) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class ResNet18(Encoder):
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions beside a shortcut, which is projected where the shape changes."""
+    """Two 3×3 convolutions plus a shortcut, which is projected where the shape changes."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class BasicBlock(nn.Module):
 
 
 class DenseNet40(Encoder):
-    """DenseNet-40-12: three blocks of 12 layers that each add `width` = 12 channels, halved in size in between."""
+    """DenseNet-40-12: three blocks of 12 layers that each add `width` = 12 channels, the image halved in between."""
 
     smallest = 4
 
@@ -178,12 +178,12 @@ class DenseLayer(nn.Module):
 
 
 def channels_last(images: Tensor) -> Tensor:
-    """The same images in the order of memory in which small convolutions are fastest on CPUs and GPUs alike."""
+    """The same images in the memory order in which small convolutions are fastest, on CPUs and GPUs alike."""
     return images.contiguous(memory_format=torch.channels_last)
 
 
 def check_size(image_shape: ImageShape, smallest: int) -> ImageShape:
-    """The shape itself, if no side is below the `smallest` that works."""
+    """The shape itself if no side is below `smallest`, otherwise an error."""
     if min(image_shape[1:]) < smallest:
         raise ValueError(
             f"images must be at least {smallest}×{smallest} for this network, got {image_shape[1]}×{image_shape[2]}"
@@ -205,7 +205,7 @@ def _transition(width: int) -> nn.Sequential:
 
 
 def _prepare(module: nn.Module, in_channels_last: bool = True) -> None:
-    """He's initialisation for layers with ReLU, and weights in the order of `channels_last`."""
+    """He initialisation for layers with ReLU, and weights in channels-last memory order."""
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")

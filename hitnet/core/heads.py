@@ -1,4 +1,4 @@
-"""The paper's comparison, one class a row. A head owns its capsules, its score, its decision and its loss.
+"""The heads of the paper's comparison, one per row. A head owns its capsules, its score, its decision and its loss.
 
 | name    | capsules                           | score                | decision | loss          |
 | ------- | ---------------------------------- | -------------------- | -------- | ------------- |
@@ -29,25 +29,25 @@ Verdict = Literal["sure", "unknown", "ambiguous"]
 
 
 class Head(nn.Module):
-    """What all heads share: a `layer` makes the capsules, and the head answers every question about them."""
+    """Base class: `layer` makes the capsules, and the head answers every question about them."""
 
     decision: Literal["lowest", "highest"] = "highest"
     """Which score wins."""
     score_name = "scores"
     """What exported graphs call the scores."""
     has_hit_zone = False
-    """Whether the capsule of the right class is trained to hit the centre, so that prototypes lie there."""
+    """Whether the true class's capsule is trained to hit the centre, so that prototypes lie there."""
     in_hypercube = False
     """Whether components are sigmoids: in [0, 1], around the centre."""
     has_capsules = True
-    """Whether a class has a vector of its own, and not just one number."""
+    """Whether each class has a vector, not just a single number."""
 
     def __init__(self, num_features: int, config: ModelConfig) -> None:
         super().__init__()
         self.num_classes, self.hit_radius = config.num_classes, config.hit_radius
         self.capsule_dim = config.capsule_dim if self.has_capsules else 1
         self.unit = unit_of(config.hit_radius, self.capsule_dim)
-        """m/√n, in which deviations from the centre are told."""
+        """m/√n, the unit of deviations from the centre."""
         self.layer = self.make_layer(num_features, config)
 
     def make_layer(self, num_features: int, config: ModelConfig) -> nn.Module:
@@ -74,16 +74,16 @@ class Head(nn.Module):
         return -scores.amax(dim=1)
 
     def verdicts(self, scores: Tensor) -> list[Verdict | None]:
-        """One for each image; None, as there is no zone to hit: (batch, classes) -> batch."""
+        """One per image; None, as there is no hit zone: (batch, classes) -> batch."""
         return [None] * len(scores)
 
     def nearest_possible(self, capsules: Tensor) -> Tensor:
-        """Capsules that were moved, brought back to where the layer can put them: any shape -> same."""
+        """Moved capsules, clipped to values that the layer can produce: any shape -> same."""
         return capsules.clamp(0, 1) if self.in_hypercube else capsules
 
 
 class SoftmaxHead(Head):
-    """The usual classifier, into which HoM is to be put. Its "capsules" are single logits."""
+    """The usual classifier, which HoM can replace. Its "capsules" are single logits."""
 
     has_capsules = False
 
@@ -100,7 +100,7 @@ class SoftmaxHead(Head):
         return F.cross_entropy(scores, labels.long())
 
     def outlier_score(self, scores: Tensor) -> Tensor:
-        # In single precision most images of a good network would share the same 1.
+        # In single precision, a good network's largest probability rounds to exactly 1 for most images.
         return super().outlier_score(scores.double().softmax(dim=1))
 
 
@@ -112,7 +112,7 @@ class N1Head(SoftmaxHead):
 
 
 class N2Head(Head):
-    """CapsNet-like, without routing: the true class's capsule is to be long."""
+    """CapsNet-like, without routing: the true class's capsule should be long."""
 
     def make_layer(self, num_features: int, config: ModelConfig) -> nn.Module:
         return _make(SquashedCapsules, num_features, config)
@@ -125,7 +125,7 @@ class N2Head(Head):
 
 
 class N2bHead(Head):
-    """N2 on the Hit-or-Miss layer: the true class's capsule is to be far from the centre."""
+    """N2 on the Hit-or-Miss layer: the true class's capsule should be far from the centre."""
 
     score_name = "distances"
     in_hypercube = True
@@ -141,7 +141,7 @@ class N2bHead(Head):
 
 
 class HitOrMissHead(Head):
-    """HitNet's own: the true class's capsule is to hit the centre, the others are to miss it."""
+    """HitNet's own: the true class's capsule should hit the centre, the others should miss it."""
 
     decision = "lowest"
     score_name = "distances"
@@ -173,7 +173,7 @@ class HitOrMissHead(Head):
 
 
 class CapsNetHead(N2Head):
-    """Sabour's: squashed primary capsules vote for class capsules, weighted by routing."""
+    """From Sabour et al.: squashed primary capsules vote for class capsules, weighted by routing."""
 
     def make_layer(self, num_features: int, config: ModelConfig) -> nn.Module:
         return Routing(num_features, config)
@@ -182,7 +182,7 @@ class CapsNetHead(N2Head):
 class Routing(nn.Module):
     """Dynamic routing by agreement: (batch, channels · pixels) -> (batch, classes, dims).
 
-    Every pixel holds channels / 8 primary capsules of 8 components; each has a matrix of its own for every class.
+    Every pixel holds channels / 8 primary capsules of 8 components; each has its own matrix for every class.
     """
 
     primary_dim = 8
@@ -192,7 +192,7 @@ class Routing(nn.Module):
         self.channels = PAPER_WIDTH if config.width is None else config.width
         if self.channels % self.primary_dim:
             raise ValueError(
-                f"capsnet needs a width that {self.primary_dim} divides, got {self.channels}; the paper has 256"
+                f"capsnet needs a width divisible by {self.primary_dim}, got {self.channels}; the paper uses 256"
             )
         self.iterations = config.routing_iterations
         self.num_classes, self.capsule_dim = config.num_classes, config.capsule_dim
@@ -214,7 +214,7 @@ class Routing(nn.Module):
 
 def route(votes: Tensor, iterations: int) -> Tensor:
     """Class capsules on which the votes agree: (batch, classes, primaries, dims) -> (batch, classes, dims)."""
-    # Which vote counts how much is found without gradients; they flow through the weighted sum of the last round.
+    # How much each vote counts is computed without gradients; they flow only through the last weighted sum.
     fixed = votes.detach()
     agreement = fixed.new_zeros(fixed.shape[:3])
     for _ in range(iterations - 1):
@@ -224,7 +224,7 @@ def route(votes: Tensor, iterations: int) -> Tensor:
 
 
 def coupling(agreement: Tensor) -> Tensor:
-    """How each primary capsule divides itself among the classes, in all 1: (batch, classes, primaries) -> the same."""
+    """How each primary capsule divides its vote among the classes, sum 1: (batch, classes, primaries) -> same."""
     return agreement.softmax(dim=1)
 
 

@@ -8,20 +8,20 @@ from torch import Tensor, nn
 Norm = Literal["shared", "separate"]
 
 CENTRE = 0.5
-"""What every component of the capsule of the right class is to be."""
+"""The target of every component of the true class's capsule."""
 
 
 def unit_of(hit_radius: float, capsule_dim: int) -> float:
-    """m/√n: how far each component of a capsule on the rim of the hit zone lies from the centre, if all do equally."""
+    """m/√n: how far each component of a capsule on the edge of the hit zone is from 0.5, if all are equally far."""
     return hit_radius / capsule_dim**0.5
 
 
 class NormalisedCapsules(nn.Module):
-    """Fully connected layer to one vector a class, then BatchNorm: (batch, in_features) -> (batch, classes, dims).
+    """Fully connected layer to one vector per class, then BatchNorm: (batch, in_features) -> (batch, classes, dims).
 
     `norm="shared"` normalises each of the `dims` components with statistics and affine parameters that all classes
     share (what Keras does on a classes × dims matrix); `norm="separate"` gives every class its own.
-    `norm_momentum` and `norm_eps` are Keras' constants, which the paper used; torch's own are 0.1 and 1e-5.
+    The defaults of `norm_momentum` and `norm_eps` are Keras', which the paper used; torch's are 0.1 and 1e-5.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class NormalisedCapsules(nn.Module):
     ) -> None:
         super().__init__()
         if num_classes < 2:
-            raise ValueError(f"num_classes must be at least 2, got {num_classes}; a classifier needs a choice")
+            raise ValueError(f"num_classes must be at least 2, got {num_classes}; one class leaves nothing to choose")
         if capsule_dim < 1:
             raise ValueError(f"capsule_dim must be at least 1, got {capsule_dim}; the paper uses 16")
         if norm not in ("shared", "separate"):
             raise ValueError(f"norm must be 'shared' or 'separate', got {norm!r}")
         self.in_features, self.num_classes, self.capsule_dim, self.norm = in_features, num_classes, capsule_dim, norm
         shared = norm == "shared"
-        # With separate statistics the normalisation subtracts whatever a bias adds.
+        # With separate statistics, the normalisation would cancel a bias.
         self.linear = nn.Linear(in_features, num_classes * capsule_dim, bias=shared, device=device, dtype=dtype)
         self.batch_norm = nn.BatchNorm1d(
             capsule_dim if shared else num_classes * capsule_dim,
@@ -59,8 +59,8 @@ class NormalisedCapsules(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         if self.training and self.norm == "separate" and features.shape[0] == 1:
             raise ValueError(
-                "training needs at least 2 images a batch, got 1: BatchNorm cannot estimate a "
-                "deviation from one value; use larger batches, drop the last one, norm='shared', or call eval()"
+                "training needs at least 2 images per batch, got 1: BatchNorm cannot estimate a "
+                "deviation from one value; use larger batches or norm='shared', drop the last batch, or call eval()"
             )
         vectors = self.linear(features).unflatten(1, (self.num_classes, self.capsule_dim))
         if self.norm == "shared":
@@ -72,7 +72,7 @@ class NormalisedCapsules(nn.Module):
 
 
 class HitOrMiss(NormalisedCapsules):
-    """One capsule a class, each in a unit hypercube: (batch, in_features) -> (batch, classes, dims).
+    """One capsule per class, each in a unit hypercube: (batch, in_features) -> (batch, classes, dims).
 
     The capsule of the true class is trained to hit the centre of its hypercube, the others to miss it.
 
@@ -86,17 +86,17 @@ class HitOrMiss(NormalisedCapsules):
 
 
 class SquashedCapsules(NormalisedCapsules):
-    """One capsule a class, in the unit ball: (batch, in_features) -> (batch, classes, dims)."""
+    """One capsule per class, in the unit ball: (batch, in_features) -> (batch, classes, dims)."""
 
     def forward(self, features: Tensor) -> Tensor:
         return squash(super().forward(features))
 
 
 def squash(vectors: Tensor) -> Tensor:
-    """|v|²/(1+|v|²) · v/|v|, the direction kept and the length brought into [0, 1): (..., dims) -> (..., dims)."""
+    """|v|²/(1+|v|²) · v/|v|, which keeps the direction and maps the length into [0, 1): (..., dims) -> (..., dims)."""
     squared = vectors.square().sum(-1, keepdim=True)
-    # One factor |v|/(1+|v|²): nothing is divided by a length, so the zero vector needs no care going forward;
-    # vector_norm gives it gradient zero going back.
+    # One factor |v|/(1+|v|²): there is no division by a length, so the zero vector is safe in the forward pass;
+    # in the backward pass vector_norm gives it a zero gradient.
     return vectors * (torch.linalg.vector_norm(vectors, dim=-1, keepdim=True) / (1 + squared))
 
 
@@ -108,7 +108,7 @@ def mask_capsules(capsules: Tensor, class_indices: Tensor) -> Tensor:
 
 
 def initialise_as_keras(module: nn.Module) -> None:
-    """Glorot-uniform weights and zero biases for every linear layer and convolution inside, as the paper's code had."""
+    """Glorot-uniform weights and zero biases for every linear layer and convolution inside, as in the paper's code."""
     for layer in module.modules():
         if isinstance(layer, (nn.Linear, nn.Conv2d)):
             nn.init.xavier_uniform_(layer.weight)

@@ -15,23 +15,23 @@ Shape = Literal["stepwise", "smooth"]
 
 def distance_to_centre(capsules: Tensor, centre: float = CENTRE) -> Tensor:
     """How far each capsule lands from the target: (batch, classes, dims) -> (batch, classes)."""
-    # vector_norm has gradient zero, not NaN, at distance 0: a constant feature lands exactly on the centre.
+    # vector_norm has gradient zero, not NaN, at distance 0: constant components land exactly on the centre.
     return torch.linalg.vector_norm(capsules - centre, dim=-1)
 
 
 def staircase(x: Tensor, step_length: float = 0.1, step_height: float = 0.2, margin: float = 0.1) -> Tensor:
     """L_{l,h,m}: zero up to the margin, then linear pieces whose slope rises by `step_height` every `step_length`."""
     if step_length <= 0:
-        raise ValueError(f"step_length must be positive, got {step_length}; the paper has 0.1")
+        raise ValueError(f"step_length must be positive, got {step_length}; the paper uses 0.1")
     beyond = F.relu(x - margin)
     step = torch.floor(beyond / step_length).detach()
     return (step + 1) * step_height * (beyond - 0.5 * step * step_length)
 
 
 def smooth_slope(x: Tensor, step_length: float = 0.1, step_height: float = 0.2, margin: float = 0.1) -> Tensor:
-    """What the staircase becomes as its steps get ever smaller at the same rise: zero up to the margin, then square."""
+    """The limit of the staircase for ever smaller steps at the same rise: zero up to the margin, then a parabola."""
     if step_length <= 0:
-        raise ValueError(f"step_length must be positive, got {step_length}; the paper has 0.1")
+        raise ValueError(f"step_length must be positive, got {step_length}; the paper uses 0.1")
     return 0.5 * step_height / step_length * F.relu(x - margin).square()
 
 
@@ -52,18 +52,18 @@ def centripetal_loss(
     reduction: Reduction = "mean",
     shape: Shape = "stepwise",
 ) -> Tensor:
-    """Draw the true class's capsule into the hit zone, drive the others beyond: (batch, classes), (batch,) -> ().
+    """Pull the true class's capsule into the hit zone, push the others away: (batch, classes), (batch,) -> ().
 
     The loss of an image is the sum over its classes; `reduction="none"` gives it for each image, (batch,).
     The miss steps are as long and as high as the hit steps unless given. With capsules of three components or fewer
-    the hypercube's corners lie inside the miss radius, so that the others are driven towards the corners.
+    the hypercube's corners lie inside the miss radius, so the others are pushed towards the corners.
     The paper's `shape` is stepwise; smooth is the same without steps.
     """
     if shape not in _SHAPES:
         raise ValueError(f"shape must be 'stepwise' or 'smooth', got {shape!r}; the paper's is 'stepwise'")
     slope = _SHAPES[shape]
     hit = slope(distances, step_length, step_height, hit_radius)
-    # Seen from the farthest corner of the hypercube, missing is hitting.
+    # The miss loss is the hit loss, with distances measured from the farthest corner of the hypercube.
     farthest = capsule_dim**0.5 / 2
     miss = slope(
         farthest - distances,
@@ -75,7 +75,7 @@ def centripetal_loss(
 
 
 class CentripetalLoss(nn.Module):
-    """`centripetal_loss` as a module: its options are given once."""
+    """`centripetal_loss` as a module that stores its options."""
 
     def __init__(
         self,
@@ -122,7 +122,10 @@ def margin_loss(
     absent_weight: float = 0.5,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Sabour's loss: the true class's capsule grows beyond `present`, the others below `absent`; shapes as above."""
+    """The true capsule should be longer than `present`, others shorter than `absent`: (batch, classes), (batch,) -> ().
+
+    Sabour et al. use it for CapsNet; `reduction` as in `centripetal_loss`.
+    """
     grow = F.relu(present - lengths).square()
     shrink = absent_weight * F.relu(lengths - absent).square()
     return _reduce(torch.where(_is_true_class(lengths, labels), grow, shrink), reduction)
@@ -133,7 +136,7 @@ def _is_true_class(scores: Tensor, labels: Tensor) -> Tensor:
     if scores.dim() != 2 or scores.shape[0] == 0:
         raise ValueError(
             f"the loss takes one value for each image and class, (batch, classes), got {tuple(scores.shape)}"
-            "; capsules go through distance_to_centre first, and an empty batch has no loss"
+            "; pass capsules through distance_to_centre first, and skip empty batches"
         )
     check_labels(labels, *scores.shape)
     return F.one_hot(labels.long(), scores.shape[1]).bool()

@@ -1,4 +1,4 @@
-"""A network is encoder -> head -> mask -> decoder; here they are put together, and made by name."""
+"""A network is encoder -> head -> mask -> decoder; this module assembles them and creates networks by name."""
 
 import fnmatch
 from collections.abc import Callable, Iterator
@@ -14,17 +14,17 @@ from torch.nn import functional as F
 from hitnet.core import encoders, heads
 from hitnet.core.checkpoint import CONFIG, load_weights, read_checkpoint, write_checkpoint
 from hitnet.core.checks import check_images, check_labels, check_tensor
-from hitnet.core.decoder import PaperDecoder, StandardisedDecoder
+from hitnet.core.decoder import PaperDecoder, PictureDecoder, StandardisedDecoder
 from hitnet.core.timm_encoder import PREFIX, TimmEncoder
 from hitnet.errors import nearest_or_raise
 from hitnet.settings import DecoderName, ModelConfig
 
-MODEL_FOLDER = "model"  # of a run
-TEST_BATCH = 128  # larger ones leave the CPU's caches: 512 take the compact networks half as long again
+MODEL_FOLDER = "model"  # inside a run folder
+TEST_BATCH = 128  # larger batches overflow the CPU's caches: at 512, compact networks take 1.5 times as long
 
 
 class Output(NamedTuple):
-    """What a network says of a batch of images."""
+    """What a network returns for a batch of images."""
 
     capsules: Tensor
     """(batch, classes, dims)"""
@@ -43,7 +43,7 @@ class Loss(NamedTuple):
 
 
 class Model(nn.Module):
-    """Encoder, head and, for capsules that draw, a decoder.
+    """Encoder, head and, if capsules are to be drawn, a decoder.
 
     >>> net = create_model("hitnet", image_shape=(1, 28, 28), num_classes=10)
     >>> out = net(torch.rand(2, 1, 28, 28), labels=torch.tensor([3, 7]))
@@ -66,7 +66,7 @@ class Model(nn.Module):
         return next(self.parameters()).dtype
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> Output:
-        """With `labels` the true class's capsule draws the reconstruction (training), otherwise the predicted one's."""
+        """The reconstruction shows the true class's capsule given `labels` (training), else the predicted one."""
         capsules = self.capsules(images)
         scores = self.head.score(capsules)
         if self.decoder is None:
@@ -79,7 +79,7 @@ class Model(nn.Module):
         if self.config.image_shape is not None:
             check_images(images, self.config.image_shape, self.dtype)
         features = self.encoder(images)
-        # In full precision also under autocast: distances are compared with radii that bfloat16 cannot tell apart.
+        # In full precision even under autocast: bfloat16 is too coarse to compare distances with the radii.
         with torch.autocast(features.device.type, enabled=False):
             return self.head(features.to(self.dtype))
 
@@ -92,30 +92,30 @@ class Model(nn.Module):
         if capsules.dim() != 3 or capsules.shape[1:] != expected:
             raise ValueError(
                 f"capsules must have shape (batch, {expected[0]}, {expected[1]}), got {tuple(capsules.shape)}"
-                "; a single capsule goes in at its class, zeros at the others"
+                "; a single capsule goes into the row of its class, zeros into the others"
             )
         check_labels(class_indices, *capsules.shape[:2])
         return self.decoder(capsules, class_indices)
 
     @torch.no_grad()
     def draw(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
-        """One picture for each capsule, in evaluation mode: (batch, dims), (batch,) -> images."""
+        """Draw one picture per capsule, in evaluation mode: (batch, dims), (batch,) -> images."""
         capsules, class_indices = capsules.to(self.device, self.dtype), class_indices.to(self.device)
-        # The decoder looks at one class's capsule only, so the other places can hold the same one.
+        # The decoder uses only one class's capsule, so the rows of the others can hold the same one.
         everywhere = capsules.unsqueeze(1).expand(-1, self.head.num_classes, -1)
         with evaluating(self):
             return self.decode(everywhere, class_indices)
 
     def all_capsules(self, images: Tensor, batch_size: int = TEST_BATCH) -> Tensor:
-        """`capsules` of any number of images, in evaluation mode, so many at a time: -> (count, classes, dims)."""
+        """`capsules` of any number of images, in evaluation mode, `batch_size` at a time: -> (count, classes, dims)."""
         return self._of_parts(self.capsules, images, batch_size)
 
     def scores(self, images: Tensor, batch_size: int = TEST_BATCH) -> Tensor:
-        """How each class fares with each image, likewise: -> (count, classes)."""
+        """The score of each class for each image, likewise: -> (count, classes)."""
         return self._of_parts(lambda part: self.head.score(self.capsules(part)), images, batch_size)
 
     def predict(self, images: Tensor, batch_size: int = TEST_BATCH) -> Tensor:
-        """The class of each image, likewise: -> (count,)."""
+        """The predicted class of each image, likewise: -> (count,)."""
         return self.head.decide(self.scores(images, batch_size))
 
     @torch.no_grad()
@@ -129,13 +129,13 @@ class Model(nn.Module):
         name = self.config.name
         if name not in _MODELS and not name.startswith(PREFIX):
             raise ValueError(
-                f"a {name} of your own cannot be rebuilt by name, so it makes no folder that hitnet.load could read; "
-                "keep net.state_dict() and build it again with with_hit_or_miss"
+                f"your own {name} cannot be rebuilt by name, so hitnet.load could not read it; "
+                "save net.state_dict() and rebuild the network with with_hit_or_miss"
             )
         write_checkpoint(Path(path), self.config, self.state_dict())
 
     def loss(self, out: Output, images: Tensor, labels: Tensor) -> Loss:
-        """How wrong `out` is; differentiate `.total`."""
+        """The loss of `out`; call backward() on `.total`."""
         classification = self.head.loss(out.scores, labels)
         if out.reconstruction is None:
             return Loss(classification, classification, None)
@@ -145,7 +145,7 @@ class Model(nn.Module):
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside, the former mode afterwards, of every part: a frozen one stays frozen."""
+    """Evaluation mode inside; afterwards every part returns to its previous mode, so a frozen one stays frozen."""
     modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
@@ -161,7 +161,11 @@ class Recipe(NamedTuple):
     decoder: DecoderName
 
 
-_DECODERS: dict[str, Callable[..., nn.Module]] = {"paper": PaperDecoder, "standardised": StandardisedDecoder}
+_DECODERS: dict[str, Callable[..., nn.Module]] = {
+    "paper": PaperDecoder,
+    "picture": PictureDecoder,
+    "standardised": StandardisedDecoder,
+}
 
 _MODELS = {
     "hitnet": Recipe(encoders.PaperEncoder, heads.HitOrMissHead, "paper"),
@@ -180,14 +184,14 @@ _MODELS = {
 
 
 def find_recipe(name: str) -> Recipe:
-    """How to make the network of this name; those of timm get a Hit-or-Miss head."""
+    """How to build the network of this name; timm networks get a Hit-or-Miss head."""
     if name.startswith(PREFIX):
         return Recipe(partial(TimmEncoder, name.removeprefix(PREFIX)), heads.HitOrMissHead, "paper")
     return _MODELS[nearest_or_raise(name, _MODELS, "model")]
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """The names `create_model` knows besides timm's, or those that match an fnmatch pattern.
+    """The names `create_model` accepts besides timm's, or those that match an fnmatch pattern.
 
     >>> list_models("lenet*")
     ['lenet5', 'lenet5-hom']
@@ -202,7 +206,7 @@ def create_model(
     capsule_dim: int = 16,
     **options: Any,
 ) -> Model:
-    """A new network by name, also timm/NAME; `options` are the other fields of `ModelConfig`.
+    """A new network by name, including timm/NAME; `options` are the other fields of `ModelConfig`.
 
     >>> create_model("lenet5-hom", image_shape=(3, 32, 32), num_classes=5).predict(torch.rand(2, 3, 32, 32)).shape
     torch.Size([2])
@@ -215,12 +219,12 @@ def create_model(
 
 
 def build(config: ModelConfig) -> Model:
-    """The network that a configuration describes, with fresh weights."""
+    """The network that a configuration describes, with newly initialised weights."""
     recipe = find_recipe(config.name)
     if config.image_shape is None:
         raise ValueError(f"{config.name} needs an image_shape, got None; give (channels, height, width)")
     if config.width is not None and config.name.startswith(PREFIX):
-        raise ValueError(f"{config.name} has a width of its own, got {config.width}; choose another network of timm")
+        raise ValueError(f"{config.name} has a fixed width, got {config.width}; choose another timm network")
     width = {} if config.width is None else {"width": config.width}
     encoder = recipe.encoder(config.image_shape, **width)
     head = recipe.head(encoder.num_features, config)
@@ -228,7 +232,7 @@ def build(config: ModelConfig) -> Model:
 
 
 def load(path: str | Path) -> Model:
-    """A saved model, in evaluation mode: from the folder `Model.save` wrote, a run folder, or one safetensors file."""
+    """A saved model, in evaluation mode: from a folder written by `Model.save`, a run folder, or a safetensors file."""
     place = Path(path)
     if not (place / CONFIG).is_file() and (place / MODEL_FOLDER).is_dir():
         place = place / MODEL_FOLDER
@@ -239,7 +243,7 @@ def load(path: str | Path) -> Model:
 
 
 def make_decoder(config: ModelConfig, head: heads.Head, default: DecoderName) -> nn.Module | None:
-    """The decoder of the head's capsules that a configuration asks for, or the network's `default` one."""
+    """The decoder that a configuration requests for the head's capsules, or the network's `default`."""
     kind = config.decoder or default
     if kind == "none":
         return None
@@ -248,6 +252,6 @@ def make_decoder(config: ModelConfig, head: heads.Head, default: DecoderName) ->
         raise ValueError(f"decoder must be one of {known}, got {kind!r}; leave it out for the network's own")
     if config.image_shape is None:
         raise ValueError("a decoder needs an image_shape, got None; give (channels, height, width)")
-    if kind == "standardised" and not head.in_hypercube:
-        raise ValueError(f"the standardised decoder needs capsules with a centre, {config.name} has none; use 'paper'")
+    if kind != "paper" and not head.in_hypercube:
+        raise ValueError(f"the {kind} decoder needs capsules with a centre, {config.name} has none; use 'paper'")
     return _DECODERS[kind](config.image_shape, head.num_classes, head.capsule_dim, config.hit_radius)

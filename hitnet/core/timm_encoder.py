@@ -1,4 +1,4 @@
-"""Any network of timm as an encoder: timm/resnet18, timm/convnext_atto, … timm itself is loaded when one is made."""
+"""Any timm network as an encoder: timm/resnet18, timm/convnext_atto, … timm is imported only when one is built."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,28 +12,28 @@ from hitnet.settings import ImageShape
 
 PREFIX = "timm/"
 
-_declared: list[torch.library.Library] = []  # dropped, a library would take its operators along
+_declared: list[torch.library.Library] = []  # kept alive: a deleted library unregisters its operators
 
 
 class TimmEncoder(Encoder):
-    """A timm network of fresh weights without its classifier, made for images of this shape."""
+    """A newly initialised timm network without its classifier, built for images of this shape."""
 
     def __init__(self, name: str, image_shape: ImageShape) -> None:
         super().__init__()
         timm = load_timm()
         if not timm.is_model(name):
             guess = did_you_mean(PREFIX + name, [PREFIX + known for known in timm.list_models()])
-            raise ValueError(f"there is no model {PREFIX + name!r}; {guess}timm.list_models() has all names")
+            raise ValueError(f"there is no model {PREFIX + name!r}; {guess}timm.list_models() lists all names")
         channels, *sides = image_shape
-        # Transformers are made for one size of images; timm says which networks are.
+        # Some networks, such as transformers, are built for one image size; timm knows which.
         size = {"img_size": sides} if timm.get_pretrained_cfg(name).fixed_input_size else {}
         try:
             self.module = timm.create_model(name, num_classes=0, in_chans=channels, **size)
             self.num_features = self._count_features(image_shape)
         except (RuntimeError, ValueError, TypeError, AssertionError, ArithmeticError) as error:
             raise ValueError(
-                f"{PREFIX}{name} cannot take images of shape {image_shape} ({error}); "
-                "resize them with --image-size (most take 32), or choose another network"
+                f"{PREFIX}{name} cannot process images of shape {image_shape} ({error}); "
+                "resize them with --image-size (most accept 32), or choose another network"
             ) from error
 
     def forward(self, images: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class TimmEncoder(Encoder):
 
     @torch.no_grad()
     def _count_features(self, image_shape: ImageShape) -> int:
-        """By a trial: timm's own `num_features` is not always what comes out."""
+        """Found by a trial: timm's own `num_features` does not always match the output."""
         convolutions = [part for part in self.module.modules() if isinstance(part, nn.Conv2d)]
         hooks = [part.register_forward_hook(_check_patches(image_shape)) for part in convolutions]
         features = self.eval()(torch.zeros(1, *image_shape))
@@ -49,15 +49,15 @@ class TimmEncoder(Encoder):
         for hook in hooks:
             hook.remove()
         if features.dim() != 2:
-            raise ValueError(f"it gives features of shape {tuple(features.shape)}, not (batch, features)")
+            raise ValueError(f"it returns features of shape {tuple(features.shape)}, not (batch, features)")
         return features.shape[1]
 
 
 def _check_patches(image_shape: ImageShape) -> Callable[[nn.Conv2d, tuple[Tensor], Tensor], None]:
-    """A hook for convolutions: one that cuts the image into patches must not leave the rest beside them unseen."""
+    """A hook for convolutions: one that cuts the image into patches must not leave pixels at the edge unseen."""
 
     def check(patches: nn.Conv2d, inputs: tuple[Tensor], output: Tensor) -> None:
-        # A stride of 2 is an ordinary convolution's, which leaves out one row of pixels at most.
+        # A stride of up to 2 is an ordinary convolution's, which leaves out at most one row of pixels.
         if inputs[0].shape[1:] != image_shape or min(patches.stride) <= 2:
             return
         for axis, side in enumerate(image_shape[1:]):
@@ -74,22 +74,22 @@ def _check_patches(image_shape: ImageShape) -> Callable[[nn.Conv2d, tuple[Tensor
 
 
 def load_timm() -> Any:
-    """timm, or a clear error where it is missing or cannot be loaded."""
-    require("a network of timm", ["timm"], "timm")
+    """The module timm, or an error that says why it cannot be imported."""
+    require("a timm network", ["timm"], "timm")
     try:
         try:
             import timm
         except RuntimeError as error:
             if "torchvision::nms does not exist" not in str(error) or _declared:
                 raise
-            # A torchvision built for CUDA beside a CPU torch finds none of its operators. Nothing here calls them: that
-            # two are declared is all its import needs.
+            # A torchvision built for CUDA cannot find its operators with a CPU torch. Nothing here calls them:
+            # declaring two of them is all that the import needs.
             _declare_torchvision_operators()
             import timm
     except (ImportError, RuntimeError, OSError) as error:
         raise RuntimeError(
-            f"timm is installed but cannot be loaded ({error}); most likely torchvision was built for another torch "
-            f"than {torch.__version__}: install the one that fits, from the same index as torch"
+            f"timm is installed but cannot be imported ({error}); torchvision was probably built for another torch "
+            f"than {torch.__version__}: install the matching one, from the same index as torch"
         ) from error
     return timm
 

@@ -1,4 +1,4 @@
-"""HoM in any other network: its last fully connected layer and softmax make room for a Hit-or-Miss head."""
+"""HoM in any other network: a Hit-or-Miss head replaces its last fully connected layer and softmax."""
 
 import math
 from itertools import pairwise
@@ -22,12 +22,12 @@ def with_hit_or_miss(
     image_shape: tuple[int, int, int] | None = None,
     **options: Any,
 ) -> Model:
-    """Swap the last Linear of any classifier for HoM; the module itself, changed, is the encoder of the new model.
+    """Replace the last Linear of any classifier with HoM; the module, modified in place, is the new model's encoder.
 
-    `classifier` names that Linear where it cannot be told; a softmax module that works on its output goes too. With
-    `image_shape` the model gets a decoder, and its images must lie in [0, 1]: a normalisation belongs inside the
-    module. Without it, what follows the classifier is looked for at the first images, and only a softmax beside it in a
-    Sequential goes. `options` are the other fields of `ModelConfig`.
+    `classifier` names that Linear if it is ambiguous; a softmax module applied to its output is removed too. With
+    `image_shape` the model gets a decoder, and its images must lie in [0, 1]: any normalisation belongs inside the
+    module. Without it, the first images show whether anything follows the classifier, and a softmax is removed only if
+    it comes right after the classifier in a Sequential. `options` are the other fields of `ModelConfig`.
 
         >>> plain = nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
         >>> with_hit_or_miss(plain, num_classes=10)(torch.rand(2, 1, 28, 28)).scores.shape
@@ -51,7 +51,7 @@ def with_hit_or_miss(
     image = None if config.image_shape is None else _ramp(config.image_shape).to(linear.weight)
     encoder, taken_out = Backbone(module, linear.in_features, name), dict[str, nn.Module]()
     try:
-        for place in [name, *_softmax_behind(module, name, image)]:
+        for place in [name, *_softmax_after(module, name, image)]:
             taken_out[place] = module.get_submodule(place)
             _put(module, place, nn.Identity())
         if image is not None:
@@ -62,14 +62,14 @@ def with_hit_or_miss(
         if not isinstance(error, RuntimeError):
             raise
         raise ValueError(
-            f"without {name!r} the module cannot take images of shape {config.image_shape}: {error}"
+            f"without {name!r} the module cannot process images of shape {config.image_shape}: {error}"
             "; check image_shape, or name the right Linear with classifier='name'"
         ) from error
     return Model(encoder, head, decoder, config)
 
 
 def find_classifier(module: nn.Module) -> str:
-    """The name of the last Linear, if there can be no doubt: no other one has as many outputs."""
+    """The name of the last Linear; an error if another one has as many outputs."""
     linears = _linears(module)
     if not linears:
         raise ValueError(
@@ -80,13 +80,13 @@ def find_classifier(module: nn.Module) -> str:
     if sum(linear.out_features == last.out_features for linear in linears.values()) > 1:
         raise ValueError(
             f"cannot tell which Linear of {type(module).__name__} is the classifier; "
-            f"say classifier='name', one of {_described(module)}"
+            f"pass classifier='name', one of {_described(module)}"
         )
     return name
 
 
 class Backbone(Encoder):
-    """Somebody else's network without its classifier: images -> (batch, num_features)."""
+    """A user's own network without its classifier: images -> (batch, num_features)."""
 
     def __init__(self, module: nn.Module, num_features: int, classifier: str) -> None:
         super().__init__()
@@ -94,14 +94,14 @@ class Backbone(Encoder):
         self.nothing_follows = False
 
     def forward(self, images: Tensor) -> Tensor:
-        # Looking costs a pass, so it is done once; a graph that is being made has no values to look at.
+        # The check costs a forward pass, so it is done once; a graph being compiled has no values to check.
         if not torch.compiler.is_compiling() and not self.nothing_follows:
             self.check_that_nothing_follows(images)
         return self._features(images)
 
     @torch.no_grad()
     def check_that_nothing_follows(self, images: Tensor) -> None:
-        """HoM sees what the classifier saw, so the module must not work on the classifier's output any more."""
+        """HoM takes the classifier's input, so the module must not compute anything after the classifier."""
         seen: list[Tensor] = []
         place = self.module.get_submodule(self.classifier)
         hook = place.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
@@ -110,11 +110,11 @@ class Backbone(Encoder):
                 features = self._features(images)
         finally:
             hook.remove()
-        # Mostly the very same tensor, else one of another form or type.
+        # Usually the very same tensor, otherwise an equal one, perhaps of another type.
         if not seen or not (seen[-1] is features or torch.equal(seen[-1].to(features), features)):
             raise ValueError(
-                f"the module goes on computing after {self.classifier!r} (a softmax, perhaps); "
-                "remove that, or name the right Linear with classifier='name'"
+                f"the module computes something after {self.classifier!r} (perhaps a softmax); "
+                "remove it, or name the right Linear with classifier='name'"
             )
         self.nothing_follows = True
 
@@ -130,17 +130,17 @@ class Backbone(Encoder):
 
 
 @torch.no_grad()
-def _softmax_behind(module: nn.Module, classifier: str, image: Tensor | None) -> list[str]:
-    """The names of the softmax modules that are given the classifier's output and nothing else.
+def _softmax_after(module: nn.Module, classifier: str, image: Tensor | None) -> list[str]:
+    """The names of the softmax modules whose only input is the classifier's output.
 
-    The order in which parts were defined tells nothing: a softmax defined after the classifier may be an attention's.
+    The order of definition proves nothing: a softmax defined after the classifier may belong to an attention layer.
     """
     softmaxes = {name: part for name, part in module.named_modules() if isinstance(part, (nn.Softmax, nn.LogSoftmax))}
     if image is None:
         parent, dot, _ = classifier.rpartition(".")
         row = module.get_submodule(parent)
-        beside = [parent + dot + name for name, _ in row.named_children()] if isinstance(row, nn.Sequential) else []
-        return [name for before, name in pairwise(beside) if before == classifier and name in softmaxes]
+        names = [parent + dot + name for name, _ in row.named_children()] if isinstance(row, nn.Sequential) else []
+        return [name for before, name in pairwise(names) if before == classifier and name in softmaxes]
     outputs: list[Tensor] = []
     given: dict[str, list[Tensor]] = {name: [] for name in softmaxes}
     hooks = [module.get_submodule(classifier).register_forward_hook(lambda *call: outputs.append(call[2]))]
@@ -162,7 +162,7 @@ def _put(module: nn.Module, place: str, part: nn.Module) -> None:
 
 
 def _ramp(image_shape: tuple[int, int, int]) -> Tensor:
-    """One image from black to white, which no layer takes for empty: (1, channels, height, width)."""
+    """One image that fades from black to white, so that no layer sees only zeros: (1, channels, height, width)."""
     return torch.linspace(0, 1, math.prod(image_shape)).view(1, *image_shape)
 
 

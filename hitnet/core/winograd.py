@@ -1,7 +1,7 @@
 """Large-kernel convolution by minimal filtering (Winograd, Toom–Cook) at real and complex points: the CPU's fast path.
 
 Nearly all of HitNet's time goes into one layer: 9×9, 256 -> 256 channels, stride 2, from 20×20 to 6×6. Done directly
-it takes 36 outputs · 81 taps = 2,916 multiplications for an image and a pair of channels. Here it takes 441.
+it takes 36 outputs · 81 taps = 2,916 multiplications per image and pair of channels. Here it takes 441.
 
 **Strides become phases.** The even and odd rows and columns of the input are four images of 10×10, those of the kernel
 four kernels of 5×5, 4×5, 5×4 and 4×4, and the output is the sum of four convolutions without stride.
@@ -18,7 +18,7 @@ and needs no product at ∞, which leaves 110, 110 and 100 for the others. Toget
 
 With channels each product becomes a matrix product, (images × channels) · (channels × filters), and all of them one
 batched multiplication; the transforms are matrix products as well. For this, pixels come first and channels last in
-memory: (row, column, image, channel). Large images are cut into overlapping tiles, which count as more images.
+memory: (row, column, image, channel). Large images are cut into overlapping tiles, which count as extra images.
 """
 
 from collections.abc import Sequence
@@ -33,22 +33,22 @@ from torch.autograd.function import once_differentiable
 
 __all__ = ["WinogradConv2d", "conv_relu_conv"]
 
-# The real points but ∞: numbers with their negative inverses, for then large and small powers keep the balance.
+# The real points except ∞: numbers with their negative inverses, so that large and small powers balance.
 REAL_POINTS = (1.0, -1.0, 0.0, 0.5, -2.0, 2.0, -0.5)
 LARGEST_TILE = 16
-# Without gradients more images go in parts, whose intermediate results stay in the processor's cache.
+# Without gradients, larger batches are split so that intermediate results stay in the processor's cache.
 LARGEST_BATCH = 128
 
 
 def real_points(size: int) -> int:
-    """How many of `size` points are real, ∞ among them: the most that keep float32 errors well below 1e-5, as tried."""
+    """How many of `size` points are real, including ∞: the most that keep measured float32 errors well below 1e-5."""
     if size <= 6:
         return size
     return (6 if size < 10 else 8 if size <= 20 else 4) - size % 2
 
 
 def multiplications(size: int) -> int:
-    """One for a real point, three for a pair of complex ones."""
+    """One per real point, three per pair of complex points."""
     return size + (size - real_points(size)) // 2
 
 
@@ -68,19 +68,21 @@ def bilinear(taps: int, outputs: int, dtype: torch.dtype) -> tuple[Tensor, Tenso
         return np.array([*parts, *(z ** np.arange(count) for z in real), np.eye(count)[-1]])
 
     def vanishing(points: Any) -> Any:
-        """Coefficients of Π (x − z), lowest first; every next z far from those before, or rounding errors grow."""
+        """Coefficients of Π (x − z), lowest first; each next z is far from those before, or rounding errors grow."""
         left: list[complex] = list(points)
         ordered: list[complex] = []
         while left:
+            # The point whose distances to those already ordered have the largest product (Leja ordering).
             ordered.append(left.pop(int(np.argmax([np.prod([abs(z - o) for o in ordered]) for z in left]))))
         return np.append(np.atleast_1d(np.poly(ordered))[::-1], np.zeros(size - 1 - len(points)))
 
-    # Values -> coefficients, by Lagrange. Products p = ac, q = bd and r = (a+b)(c+d) are the value (p−q) + i(r−p−q).
+    # Values -> coefficients, by Lagrange interpolation.
+    # Products p = ac, q = bd and r = (a+b)(c+d) give the complex value (p−q) + i(r−p−q).
     interpolate = []
     for i, z in enumerate(finite):
         others = np.delete(finite, i)
         basis = vanishing(others) / np.prod(z - others)
-        if i < pairs:  # twice the real part, as the conjugate gives the same
+        if i < pairs:  # twice the real part, as the conjugate contributes the same
             interpolate += [2 * (basis.real + basis.imag), 2 * (basis.imag - basis.real), -2 * basis.imag]
         elif i >= 2 * pairs:
             interpolate.append(basis.real)
@@ -121,7 +123,7 @@ class Axis(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def best_axis(outputs: int, kernel: int, stride: int) -> Axis:
-    """The tiles that take the fewest multiplications."""
+    """The tiling that takes the fewest multiplications."""
     options = [Axis(kernel, stride, n, -(-outputs // n)) for n in range(1, min(outputs, LARGEST_TILE) + 1)]
     return min(options, key=lambda option: (option.tiles * multiplications(option.size), option.size))
 
@@ -140,7 +142,7 @@ class Phase(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How one convolution is done."""
+    """How one convolution is computed."""
 
     rows: Axis
     columns: Axis
@@ -159,8 +161,8 @@ class Plan(NamedTuple):
         return first, second
 
     def cost(self, batch: int, channels: int, filters: int) -> int:
-        """Takes less time than a plain convolution with more multiplications than this. Fitted to measurements, and
-        careful: what counts besides products is to transform and load the weights, and to rearrange the pixels."""
+        """A plain convolution is slower if it needs more multiplications than this. Fitted cautiously to measurements:
+        besides products it counts transforming and loading the weights, and rearranging the pixels."""
         images = batch * self.rows.tiles * self.columns.tiles
         phases = self.phases(torch.float32)
         products = sum(phase.products for phase in phases) * channels * filters
@@ -255,25 +257,25 @@ class _Multiply(torch.autograd.Function):
 
 def windows(plan: Plan, x: Tensor) -> list[Tensor]:
     """(batch, channels, height, width, ...) -> for each phase (size, size, tiles · batch, channels · ...)."""
-    found = []
+    phases = []
     for phase in plan.phases(torch.float32):
         tiles = x[:, :, phase.row :: plan.rows.stride, phase.column :: plan.columns.stride]
         for dim, axis in ((2, plan.rows), (3, plan.columns)):
             tiles = tiles.unfold(dim, axis.size, axis.outputs)
         pixels_first = tiles.permute(-2, -1, 2, 3, 0, 1, *range(4, x.dim()))
-        found.append(pixels_first.flatten(5).flatten(2, 4))
-    return found
+        phases.append(pixels_first.flatten(5).flatten(2, 4))
+    return phases
 
 
 def pad(x: Tensor, conv: nn.Conv2d, height: int, width: int) -> Tensor:
-    """Zeros before x as `conv` wants them, and after it until it has this size; what is beyond is cut off."""
+    """Zeros before x as `conv` requires, and after it up to this size; anything beyond is cut off."""
     top, left = map(int, conv.padding)
     room = (left, width - left - x.shape[3], top, height - top - x.shape[2])
     return F.pad(x, room) if any(room) else x
 
 
 def output_size(conv: nn.Conv2d, shape: Sequence[int]) -> tuple[int, int] | None:
-    """Height and width of the output; None where `conv` is more than kernel, stride and zeros around."""
+    """Height and width of the output; None if `conv` uses more than kernel, stride and zero padding."""
     simple = conv.groups == 1 and conv.dilation == (1, 1) and conv.padding_mode == "zeros"
     if not simple or isinstance(conv.padding, str) or len(shape) != 4 or shape[1] != conv.in_channels:
         return None
@@ -290,12 +292,12 @@ def is_traced() -> bool:
         return True
     try:
         return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
-    except AttributeError:  # private names: a torch without them costs the fast path, and no more
+    except AttributeError:  # private names: a torch without them only loses the fast path
         return True
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether somebody watches or changes what goes in or out."""
+    """Whether any hook observes or changes the inputs or outputs."""
     try:
         from torch.nn.modules.module import _has_any_global_hook
 
@@ -314,14 +316,14 @@ class Cache(NamedTuple):
 
 
 class WinogradConv2d(nn.Conv2d):
-    """`nn.Conv2d`, by few multiplications where this is faster: on a CPU, with a large kernel and many channels.
+    """`nn.Conv2d` with fewer multiplications where this is faster: on a CPU, with a large kernel and many channels.
 
-    Parameters, state and results are those of `nn.Conv2d`, and so is whatever this cannot do: groups, dilation, padding
-    other than zeros, half precision, other devices, exported and compiled models. Second derivatives raise an error.
+    Parameters, state and results are those of `nn.Conv2d`, which does the rest itself: groups, dilation, padding other
+    than zeros, half precision, other devices, exported and compiled models. Second derivatives raise an error.
     """
 
     winograd: bool | None = None
-    """None: few multiplications where they are faster. True: wherever possible. False: never."""
+    """None: minimal filtering where it is faster. True: wherever possible. False: never."""
 
     _cache: Cache | None = None
 
@@ -336,7 +338,7 @@ class WinogradConv2d(nn.Conv2d):
         return self.multiply(plan, inputs, x.shape).contiguous()
 
     def plan(self, like: Tensor, shape: Sequence[int]) -> Plan | None:
-        """How to convolve inputs of this shape, of the type of `like`; None: by the plain convolution."""
+        """How to convolve inputs of this shape and of the type of `like`; None: by the plain convolution."""
         if self.winograd is False or like.device.type != "cpu" or is_traced():
             return None
         outputs = output_size(self, shape)
@@ -356,13 +358,13 @@ class WinogradConv2d(nn.Conv2d):
             y = multiply(plan, inputs, self.transformed_weight(plan), None)
         if self.bias is not None:
             y = y + self.bias
-        # Tiles return to their places, and what hangs over the edge goes.
+        # Put the tiles back in their places, and cut off what extends over the edge.
         y = y.unflatten(2, (plan.rows.tiles, plan.columns.tiles, shape[0])).permute(4, 5, 2, 0, 3, 1)
         height, width = output_size(self, shape) or (0, 0)
         return y.flatten(4).flatten(2, 3)[:, :, :height, :width]
 
     def transformed_weight(self, plan: Plan) -> list[Tensor]:
-        """`transform_weight`, remembered until the weight changes: bit by bit, for not every change leaves a trace."""
+        """`transform_weight`, cached until the weight's values change; torch's own tracking misses some changes."""
         cache, weight = self._cache, self.weight.detach()
         if cache is None or cache.plan != plan or cache.weight.dtype != weight.dtype or not cache.weight.equal(weight):
             with torch.inference_mode(False), torch.no_grad():
@@ -374,10 +376,10 @@ class WinogradConv2d(nn.Conv2d):
 
 
 def conv_relu_conv(images: Tensor, first: nn.Conv2d, second: WinogradConv2d) -> Tensor:
-    """`second(relu(first(images)))`, without rearranging what is between them.
+    """`second(relu(first(images)))`, without rearranging the pixels in between.
 
     A first convolution with few channels is one matrix product over patches, and patches can be taken in any order:
-    here in the one that `second` multiplies in.
+    here in the order that `second` needs.
     """
     by_patches = first.weight[0].numel() <= first.out_channels and second.padding == (0, 0)
     watched = has_hooks(first) or has_hooks(second) or is_traced()

@@ -1,4 +1,4 @@
-"""Digits on 40×40: placed at random as affNIST's training asks, or deformed into a test set like affNIST's."""
+"""Digits on 40×40: placed at random, as training for affNIST requires, or deformed into a test set like affNIST's."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ SCALE = (0.8, 1.2)
 
 
 def place_at_random(images: Tensor, *, generator: torch.Generator) -> Tensor:
-    """Each image somewhere on a black 40×40 frame, all places equally likely: (count, 1, 28, 28) -> (…, 40, 40)."""
+    """Each image on a black 40×40 frame, all places equally likely: (count, 1, 28, 28) -> (…, 40, 40)."""
     margin = (FRAME - images.shape[-1]) // 2
-    # In pieces: the indices of a shift take eight bytes for each pixel's one.
+    # In pieces: the indices of a shift take eight bytes per one-byte pixel.
     pieces = pad(images, (margin,) * 4).split(4096)
     return torch.cat([shift(piece, margin, generator=generator) for piece in pieces])
 
 
 def deform(images: Tensor, *, generator: torch.Generator) -> Tensor:
-    """Digits after a random affine map, whole within the frame: uint8 (count, 1, 28, 28) -> (count, 1, 40, 40).
+    """Digits after a random affine map, entirely inside the frame: uint8 (count, 1, 28, 28) -> (count, 1, 40, 40).
 
-    The recipe: rotation within ±20°, horizontal shear within ±0.2, height and width scaled apart by 0.8 to 1.2, each
-    uniform, bilinear interpolation; then a whole-pixel shift, uniform over those that keep all ink in the frame.
+    The recipe: rotation within ±20°, horizontal shear within ±0.2, height and width scaled independently by 0.8 to 1.2,
+    each uniform, bilinear interpolation; then a whole-pixel shift, uniform over those that keep all ink in the frame.
     """
     return torch.cat([_deform(piece, generator) for piece in images.split(1000)])
 
@@ -37,7 +37,7 @@ def deform(images: Tensor, *, generator: torch.Generator) -> Tensor:
 def _deform(images: Tensor, generator: torch.Generator) -> Tensor:
     around = (CANVAS - images.shape[-1]) // 2
     canvas = pad(images, (around,) * 4).float()
-    # affine_grid asks where each new pixel comes from: the inverse of the map.
+    # affine_grid needs to know where each new pixel comes from: the inverse of the map.
     origin = torch.cat([torch.linalg.inv(_random_maps(len(images), generator)), torch.zeros(len(images), 2, 1)], dim=2)
     grid = affine_grid(origin, list(canvas.shape), align_corners=False)
     warped = grid_sample(canvas, grid, align_corners=False).round_().clamp_(0, 255).byte()
@@ -50,7 +50,7 @@ def _random_maps(count: int, generator: torch.Generator) -> Tensor:
     """Rotation after shear after scaling: (count, 2, 2)."""
     angle, shear, tall, wide = torch.rand(4, count, generator=generator)
     angle, shear = (2 * angle - 1) * ROTATION, (2 * shear - 1) * SHEAR
-    tall, wide = (SCALE[0] + (SCALE[1] - SCALE[0]) * unit for unit in (tall, wide))
+    tall, wide = (SCALE[0] + (SCALE[1] - SCALE[0]) * uniform for uniform in (tall, wide))
     zero, one = torch.zeros(count), torch.ones(count)
     cos, sin = angle.cos(), angle.sin()
     rotate, slant, scale = (
@@ -61,13 +61,13 @@ def _random_maps(count: int, generator: torch.Generator) -> Tensor:
 
 
 def _random_window(inked: Tensor, generator: torch.Generator) -> Tensor:
-    """The canvas lines that become the frame's, all ink among them: bool (count, CANVAS) -> (count, FRAME)."""
+    """The canvas lines that a random frame shows, including all ink: bool (count, CANVAS) -> (count, FRAME)."""
     line = torch.arange(CANVAS)
     first = torch.where(inked, line, CANVAS).amin(1)
     last = torch.where(inked, line, -1).amax(1)
     if int((last - first).max()) >= FRAME:
         raise ValueError(f"a deformed digit must fit {FRAME} pixels, got one of {int((last - first).max()) + 1}")
-    # The frame may start no later than the ink, nor so early that the ink sticks out at its end or the canvas ends.
+    # The frame must start no later than the ink and end no earlier, without leaving the canvas.
     low = (last - FRAME + 1).clamp(min=0)
     high = first.clamp(max=CANVAS - FRAME)
     start = low + (torch.rand(len(inked), generator=generator) * (high - low + 1)).long().minimum(high - low)

@@ -1,4 +1,4 @@
-"""One epoch of batches, cut on the device from a split that lies there whole."""
+"""One epoch of batches, cut on the device from a split that is stored there whole."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Batches:
 
     With a `generator` each iteration is a freshly shuffled and varied training epoch; without one the images come in
     order and as they are, for evaluation. `batch_size` is the global one: every rank chooses the same order and the
-    same shifts and takes its slice of each batch, so 2 ranks of 64 see together what one process of 128 sees.
+    same shifts and takes its slice of each batch, so 2 ranks of 64 together see what one process of 128 sees.
 
-    Training gives every rank at least 2 images (batch statistics of one mean nothing): a last batch too small for that
-    is left out. Evaluation leaves nothing out.
+    Training gives every rank at least 2 images (batch statistics of one image mean nothing): a last batch too small for
+    that is dropped. Evaluation drops nothing.
     """
 
     def __init__(

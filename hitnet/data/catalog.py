@@ -1,4 +1,4 @@
-"""One way in: a data set by name, by folder or by file."""
+"""The entry point for data: a data set by name, from a folder or from a file."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ FILES = {
         OfficialFile("test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3", SVHN_MIRRORS),
     ),
 }
-# Files of the same names: the first test labels tell whose they are.
+# Both sets use the same file names: the first test labels tell them apart.
 FIRST_LABELS = {"mnist": [7, 2, 1, 0, 4, 1, 4, 9, 5, 9], "fashion-mnist": [9, 2, 1, 1, 6, 1, 4, 6, 5, 7]}
 OFFICIAL_COUNTS = {
     "mnist": (60_000, 10_000),
@@ -82,11 +82,11 @@ OFFICIAL_COUNTS = {
 }
 AFFNIST_URL = "https://www.cs.toronto.edu/~tijmen/affNIST/32x/transformed/"
 AFFNIST_NAMES = ("test_batches.zip", "test_batches", "test.mat", "test.mat.zip", "1.mat")
-AFFNIST_SEED = 40  # the set is one fixed set: its seed is no option
+AFFNIST_SEED = 40  # not an option, so that everyone gets the same set
 
 
 def load_mini(data_dir: str | Path | None) -> Dataset:
-    """5,000 training and 1,000 test digits of MNIST, as many of each, kept in the package."""
+    """5,000 training and 1,000 test digits of MNIST, equally many of each, included in the package."""
     folder = Path(__file__).parent / "mnist_mini"
     train, test = _idx_splits([folder / name for name in IDX_NAMES])
     return Dataset("mnist-mini", train, test, DIGITS)
@@ -98,7 +98,7 @@ def load_mnist(data_dir: str | Path | None) -> Dataset:
 
 
 def load_fashion(data_dir: str | Path | None) -> Dataset:
-    """Pieces of clothing, 28×28 grey."""
+    """Items of clothing, 28×28 grey."""
     return _official("fashion-mnist", *_idx_official("fashion-mnist", data_dir), CLOTHES)
 
 
@@ -120,7 +120,7 @@ def load_affnist(data_dir: str | Path | None) -> Dataset:
 
 
 def load_affnist_like(data_dir: str | Path | None) -> Dataset:
-    """Training as `affnist`; test: MNIST's test digits deformed by our own recipe (see `affine.deform`)."""
+    """Training as in `affnist`; test: MNIST's test digits deformed by our own recipe (see `affine.deform`)."""
     mnist = load_mnist(data_dir)
     deformed = deform(mnist.test.images, generator=torch.Generator().manual_seed(AFFNIST_SEED + 1))
     note = "the test set is affNIST-like: generated from MNIST's test images, not the official affNIST"
@@ -149,15 +149,15 @@ def load_dataset(
 ) -> Dataset:
     """A data set by name (see `list_datasets`), from a folder of class folders, or from an `.npz`.
 
-    data_dir: a folder with the official files of a named set; the network is then not touched. Where it is not given,
-        the environment variable HITNET_DATA is asked; without both, files are downloaded once and checked.
+    data_dir: a folder with the official files of a named set; nothing is downloaded then. If it is not given, the
+        environment variable HITNET_DATA is used; without either, files are downloaded once and verified.
     image_size: a side or (height, width) to which images are stretched. Without it, pictures of one size up to 128
-        pixels stay as they are; a folder's mixed or larger ones become squares of at most 64.
-    test_fraction, split_seed: where folder or file have no test part, so much of each class is held out, by that seed;
-        with None all images are in both parts.
-    skip_bad: leave unreadable pictures of a folder out instead of stopping; `notes` says which.
+        pixels stay as they are; mixed or larger ones in a folder become squares of at most 64.
+    test_fraction, split_seed: if the folder or file has no test split, this fraction of each class is held out, chosen
+        with that seed; with None all images are in both splits.
+    skip_bad: skip unreadable pictures of a folder instead of stopping; `notes` lists them.
 
-    A name wins over a folder of that name: write "./mnist" or a Path for the folder.
+    A name takes precedence over a folder of that name: write "./mnist" or a Path for the folder.
     """
     size = parse_size(image_size)
     if isinstance(source, str) and source in CATALOG:
@@ -170,18 +170,18 @@ def load_dataset(
     if path.exists():
         raise ValueError(f"expected a folder of class folders or an .npz file, got {path}")
     raise ValueError(
-        f"{str(source)!r} is neither a data set nor a path that exists; {did_you_mean(str(source), CATALOG)}"
-        f"The data sets are {', '.join(CATALOG)}"
+        f"{str(source)!r} is neither a data set nor an existing path; {did_you_mean(str(source), CATALOG)}"
+        f"known data sets: {', '.join(CATALOG)}"
     )
 
 
 def list_datasets() -> list[str]:
-    """The names `load_dataset` knows; the first is built in."""
+    """The names `load_dataset` accepts; the first is included in the package."""
     return list(CATALOG)
 
 
 def _official(name: str, train: ImageSet, test: ImageSet, classes: tuple[str, ...], *notes: str) -> Dataset:
-    """A named data set, with a note where the files hold other numbers of images than the official ones."""
+    """A named data set, with a note if the numbers of images differ from the official ones."""
     expected, got = OFFICIAL_COUNTS[name], (len(train), len(test))
     if got != expected:
         counts = f"{got[0]:,} training and {got[1]:,} test images, officially {expected[0]:,} and {expected[1]:,}"
@@ -211,7 +211,7 @@ def _placed(digits: ImageSet) -> ImageSet:
 
 
 def _find_cifar(data_dir: str | Path | None) -> Path:
-    """The archive, or in a given folder also the unpacked .bin files."""
+    """The archive, or the folder of unpacked .bin files if a given folder has them."""
     if folder := given_folder(data_dir):
         bases = (folder / "cifar10", folder)
         for place in (*(base / "cifar-10-batches-bin" for base in bases), *bases):
@@ -227,10 +227,10 @@ def _find_affnist(data_dir: str | Path | None) -> Path:
     """The test set in the given folder or the cache; never downloaded, since no checksum of it is published."""
     given = given_folder(data_dir)
     folder = given or cache_folder("affnist").parent
-    if (found := first_existing(folder, "affnist", AFFNIST_NAMES)) is None:
+    if (path := first_existing(folder, "affnist", AFFNIST_NAMES)) is None:
         raise FileNotFoundError(
             f"affnist needs test_batches.zip (or its 1.mat … 32.mat, or test.mat); looked in {folder / 'affnist'} "
             f"and {folder}. No checksum of it is published, so it is not downloaded for you: fetch "
             f"{AFFNIST_URL}test_batches.zip by hand, or use affnist-like, a generated stand-in"
         )
-    return found.parent if found.name == "1.mat" else found
+    return path.parent if path.name == "1.mat" else path

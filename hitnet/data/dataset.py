@@ -48,7 +48,7 @@ class Dataset:
     test: ImageSet
     class_names: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """What the user should be told: conversions, files left out, what was generated."""
+    """What the user should know: conversions, skipped files, generated images."""
 
     def __post_init__(self) -> None:
         if self.num_classes < 2:
@@ -66,7 +66,7 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """How many classes there are."""
+        """Number of classes."""
         return len(self.class_names)
 
     @property
@@ -87,7 +87,7 @@ class Dataset:
 
 
 def parse_size(image_size: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    """What the user gave, one side or (height, width), as (height, width)."""
+    """The size that the user gave, one side or (height, width), as (height, width)."""
     if image_size is None:
         return None
     size = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
@@ -97,7 +97,7 @@ def parse_size(image_size: int | tuple[int, int] | None) -> tuple[int, int] | No
 
 
 def resize_dataset(dataset: Dataset, size: tuple[int, int] | None) -> Dataset:
-    """All images brought to (height, width); None leaves them as they are."""
+    """All images resized to (height, width); None leaves them as they are."""
     _, height, width = dataset.image_shape
     if size is None or size == (height, width):
         return dataset

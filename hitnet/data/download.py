@@ -1,4 +1,4 @@
-"""Where the official files are: in a folder the user names, or downloaded once, checked, into the cache."""
+"""Where the official files are: in a folder the user gives, or in the cache, downloaded once and verified."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class OfficialFile:
-    """A published file: its name, its md5 and the addresses of folders that hold it, tried in turn."""
+    """A published file: its name, its MD5 checksum and the mirrors that offer it, tried in turn."""
 
     name: str
     md5: str
@@ -19,7 +19,7 @@ class OfficialFile:
 
 
 def given_folder(data_dir: str | Path | None) -> Path | None:
-    """The folder of files that are there already: `data_dir`, else the variable HITNET_DATA, else None."""
+    """The folder of existing files: `data_dir`, else the variable HITNET_DATA, else None."""
     chosen = data_dir or os.environ.get("HITNET_DATA")
     if not chosen:
         return None
@@ -37,24 +37,24 @@ def cache_folder(dataset: str) -> Path:
 
 
 def obtain(dataset: str, files: Sequence[OfficialFile], data_dir: str | Path | None) -> list[Path]:
-    """The paths of official files, in order; the network is touched only where no folder is given."""
+    """The paths of official files, in order; they are downloaded only if no folder is given."""
     if (folder := given_folder(data_dir)) is None:
         return [_download(file, cache_folder(dataset)) for file in files]
     names = [file.name for file in files]
-    found = [first_existing(folder, dataset, _spellings(name)) for name in names]
-    if None in found:
+    paths = [first_existing(folder, dataset, _spellings(name)) for name in names]
+    if None in paths:
         raise not_found(dataset, names, folder)
-    return [path for path in found if path is not None]
+    return [path for path in paths if path is not None]
 
 
 def first_existing(folder: Path, dataset: str, names: Sequence[str]) -> Path | None:
-    """The first of `names` that lies in folder/dataset/ or in the folder itself."""
+    """The first of `names` that exists in folder/dataset/ or in the folder itself."""
     places = [place / name for place in (folder / dataset, folder) for name in names]
     return next((path for path in places if path.exists()), None)
 
 
 def not_found(dataset: str, names: Sequence[str], folder: Path) -> FileNotFoundError:
-    """The error for files missing from a folder the user named."""
+    """The error for files missing from a folder the user gave."""
     return FileNotFoundError(
         f"{dataset} needs {', '.join(names)}; looked in {folder / dataset} and {folder}. "
         "Put the files there, or unset data_dir and HITNET_DATA to have them downloaded"
@@ -66,13 +66,13 @@ def _spellings(name: str) -> list[str]:
 
 
 def _download(file: OfficialFile, folder: Path) -> Path:
-    """The file in the cache, fetched from the first mirror that gives it with the right checksum."""
+    """The file in the cache, downloaded from the first mirror that offers it with the right checksum."""
     import pooch
 
     failures = []
     for mirror in file.mirrors:
         try:
-            # A file that is there with the right checksum is not fetched again.
+            # A cached file with the right checksum is not downloaded again.
             return Path(
                 pooch.retrieve(mirror + file.name, f"md5:{file.md5}", file.name, folder, downloader=_fetch_with_bar)
             )
@@ -81,12 +81,12 @@ def _download(file: OfficialFile, folder: Path) -> Path:
     raise FileNotFoundError(
         f"{file.name} could not be downloaded (expected md5 {file.md5}):\n"
         + "\n".join(failures)
-        + "\nFetch it by hand into a folder and give that as data_dir or HITNET_DATA"
+        + "\nDownload it by hand into a folder and give that folder as data_dir or HITNET_DATA"
     )
 
 
 def _fetch_with_bar(url: str, target: Any, caller: Any) -> None:
-    """A download as pooch wants it, with a progress bar where stderr is a terminal."""
+    """A downloader for pooch, with a progress bar if stderr is a terminal."""
     import pooch
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -98,7 +98,7 @@ def _fetch_with_bar(url: str, target: Any, caller: Any) -> None:
 
 
 class _Bar:
-    """The four things pooch asks of a progress bar, done by rich."""
+    """The interface that pooch expects of a progress bar, implemented with rich."""
 
     def __init__(self, progress: Any) -> None:
         self._progress = progress

@@ -22,7 +22,7 @@ from hitnet.data.split import split_off_test
 
 LARGEST_KEPT = 128  # pictures of one size are kept as they are up to this side
 DEFAULT_SIDES = (28, 64)  # others become squares of their median side, within these bounds
-LISTED = 50  # broken files an error lists by path
+LISTED = 50  # at most this many bad files are listed in an error
 SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini"})
 
 Pixels = npt.NDArray[np.uint8]
@@ -30,7 +30,7 @@ Pixels = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Entry:
-    """One picture file, the class folder it lies in and whether it is under test/."""
+    """One picture file, the class folder it is in and whether it is under test/."""
 
     path: Path
     class_name: str
@@ -53,7 +53,7 @@ def load_folder(
     held_out = torch.tensor([entry.held_out for entry in entries])
     if held_out.any():
         if untrained := _lacking(names, entries, held_out=False):
-            raise ValueError(f"{root}: train/ lacks {untrained}; every class needs pictures there that can be read")
+            raise ValueError(f"{root}: train/ lacks {untrained}; every class needs readable pictures there")
         if untested := _lacking(names, entries, held_out=True):
             notes.append(f"test/ has no pictures of {untested}")
         train, test = (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
@@ -68,12 +68,12 @@ def load_folder(
 
 
 def folder_name(class_name: str) -> str:
-    """A class's name as a folder's; what no folder can be called makes way for a dash."""
+    """A class name as a folder name; characters that folder names cannot contain become dashes."""
     return re.sub(r'[/\\:*?"<>|\x00]', "-", class_name).strip(". ") or "-"
 
 
 def natural_order(names: Iterable[str]) -> list[str]:
-    """Sorted as people count: class2 before class10."""
+    """Sorted in natural order: class2 before class10."""
 
     def key(name: str) -> tuple[list[tuple[int, int, str]], str]:
         pieces = re.findall(r"[0-9]+|[^0-9]+", name.casefold())
@@ -97,13 +97,13 @@ def _find_entries(root: Path, notes: list[str]) -> list[Entry]:
 
 
 def _part(root: Path, name: str) -> Path:
-    """The folder of training or test pictures as people call it: Train, testing."""
-    found = (path for path in root.iterdir() if path.name.casefold() in (name, f"{name}ing"))
-    return min(found, default=root / name)
+    """The folder of training or test pictures, also under names such as Train or testing."""
+    matches = (path for path in root.iterdir() if path.name.casefold() in (name, f"{name}ing"))
+    return min(matches, default=root / name)
 
 
 def _holds_class_folders(folder: Path) -> bool:
-    # A class may well be called "train" (the vehicle): then pictures lie in it directly.
+    # A class may be called "train" (the vehicle): then its pictures are directly inside.
     return (
         folder.is_dir()
         and not any(_is_picture(path) for path in folder.iterdir())
@@ -112,7 +112,7 @@ def _holds_class_folders(folder: Path) -> bool:
 
 
 def _check_name(name: str, folder: Path) -> None:
-    """Old archives unpack names that no file of a run could hold."""
+    """Refuse names that are not UTF-8, as in old archives: a run's files could not store them."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -137,16 +137,16 @@ def _class_entries(folder: Path, held_out: bool, notes: list[str]) -> list[Entry
         if not pictures:
             notes.append(f"folder {name}/ in {folder.name}/ has no pictures and is left out")
     if others:
-        notes.append(f"{others} files in {folder.name}/ are no pictures and are left out")
+        notes.append(f"{others} files in {folder.name}/ are not pictures and are left out")
     if loose := sum(_is_picture(path) for path in folder.iterdir()):
-        notes.append(f"{loose} pictures in {folder.name}/ lie in no class folder and are left out")
-    found = natural_order({entry.class_name for entry in entries})
-    # A class without test pictures cannot be measured, but it can be learned.
+        notes.append(f"{loose} pictures in {folder.name}/ are in no class folder and are left out")
+    names = natural_order({entry.class_name for entry in entries})
+    # A class without test pictures cannot be evaluated, but it can be learned.
     least, folders = (1, "a class folder") if held_out else (2, "at least 2 class folders")
-    if len(found) < least:
+    if len(names) < least:
         raise ValueError(
             f"{folder} must hold {folders} with pictures ({', '.join(sorted(SUFFIXES))}), "
-            f"got {found or 'none'}; put the pictures of each class in a folder named after it"
+            f"got {names or 'none'}; put the pictures of each class in a folder named after it"
         )
     return entries
 
@@ -160,14 +160,14 @@ def _read_all(
 ) -> tuple[list[Entry], Tensor]:
     """The readable entries and their pixels, all of one size and colour mode: -> uint8 (count, channels, h, w)."""
     paths = [entry.path for entry in entries]
-    with ThreadPoolExecutor() as pool:  # PIL decodes outside Python's lock
-        sizes = [found for found in pool.map(_size_or_error, paths) if not isinstance(found, Exception)]
+    with ThreadPoolExecutor() as pool:  # PIL releases the GIL while decoding
+        sizes = [each for each in pool.map(_size_or_error, paths) if not isinstance(each, Exception)]
         if size is None and sizes:
             size = _choose_size(sizes, notes)
         pictures = list(pool.map(partial(_pixels_or_error, size=size), paths))
     bad = [str(picture) for picture in pictures if isinstance(picture, Exception)]
     if bad and not skip_bad:
-        remedy = "Remove them, or go on without them (--skip-bad, skip_bad=True)"
+        remedy = "Remove them, or skip them (--skip-bad, skip_bad=True)"
         raise ValueError(f"{len(bad)} of {len(paths)} pictures are bad:\n{_listed(bad)}\n{remedy}")
     if bad:
         notes.append(f"{len(bad)} bad pictures left out:\n{_listed(bad)}")
@@ -195,7 +195,7 @@ def _pixels_or_error(path: Path, size: tuple[int, int] | None) -> Pixels | Excep
 
 
 def _choose_size(sizes: list[tuple[int, int]], notes: list[str]) -> tuple[int, int]:
-    """The size of all pictures where they share a small one, else a square of their median side."""
+    """The size of all pictures if they share a small one, else a square of their median side."""
     distinct = sorted(set(sizes), key=math.prod)
     if len(distinct) == 1 and max(distinct[0]) <= LARGEST_KEPT:
         return distinct[0]
@@ -208,19 +208,20 @@ def _choose_size(sizes: list[tuple[int, int]], notes: list[str]) -> tuple[int, i
 
 
 def _stack(pictures: Sequence[Pixels], notes: list[str]) -> Tensor:
-    """Grey (h, w) and colour (h, w, 3) pictures -> (count, 1 or 3, h, w), colour as soon as one is."""
+    """Grey (h, w) and colour (h, w, 3) pictures -> (count, 1 or 3, h, w), in colour if any is."""
     grey = sum(picture.ndim == 2 for picture in pictures)
     if grey == len(pictures):
         notes.append("grey: no picture has colour")
         return torch.from_numpy(np.stack(pictures)[:, None])
-    notes.append(f"colour, {grey} of {len(pictures)} pictures being grey" if grey else "in colour")
+    notes.append(f"in colour, although {grey} of {len(pictures)} pictures are grey" if grey else "in colour")
     shape = (*pictures[0].shape[:2], 3)
+    # Grey pictures get three equal channels.
     coloured = [np.broadcast_to(picture.reshape(*shape[:2], -1), shape) for picture in pictures]
     return torch.from_numpy(np.ascontiguousarray(np.stack(coloured).transpose(0, 3, 1, 2)))
 
 
 def _lacking(names: list[str], entries: list[Entry], held_out: bool) -> str:
-    """The classes without pictures in train/ or, held out, in test/."""
+    """The classes without pictures in train/, or in test/ if `held_out`."""
     there = {entry.class_name for entry in entries if entry.held_out is held_out}
     return ", ".join(name for name in names if name not in there)
 

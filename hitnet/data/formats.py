@@ -24,7 +24,7 @@ from hitnet.data.dataset import ImageSet
 
 CIFAR_SHAPE = (3, 32, 32)
 CIFAR_FILES = (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin")
-REPLACE = "replace the file by the official one"
+REPLACE = "replace it with the official file"
 
 
 def read_idx_split(images: Path, labels: Path) -> ImageSet:
@@ -40,14 +40,14 @@ def read_idx(path: Path, dims: int) -> Tensor:
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is no complete gzip file ({error}); {REPLACE}") from error
+        raise ValueError(f"{path} is not a complete gzip file ({error}); {REPLACE}") from error
     magic = bytes([0, 0, 8, dims])
     if data[:4] != magic:
         raise ValueError(f"{path} must start with the IDX magic {magic.hex()}, got {data[:4].hex()}; {REPLACE}")
     header = 4 + 4 * dims
     shape = [int.from_bytes(data[at : at + 4], "big") for at in range(4, header, 4)]
     if len(data) != header + math.prod(shape):
-        raise ValueError(f"{path} announces {shape} = {math.prod(shape)} bytes, got {len(data) - header}; {REPLACE}")
+        raise ValueError(f"{path} declares {shape} = {math.prod(shape)} bytes, got {len(data) - header}; {REPLACE}")
     return torch.from_numpy(np.frombuffer(data, np.uint8, offset=header).reshape(shape).copy())
 
 
@@ -63,19 +63,19 @@ def read_cifar(source: Path) -> tuple[ImageSet, ImageSet]:
 
 
 def _read_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:
-    """The named files of a .tar.gz, read in one go and never unpacked to the disk."""
-    found: dict[str, bytes] = {}
+    """The named files of a .tar.gz, read in one pass and never unpacked to disk."""
+    contents: dict[str, bytes] = {}
     try:
         with tarfile.open(path) as archive:
             for member in archive:
                 name = Path(member.name).name
                 if name in names and (content := archive.extractfile(member)):
-                    found[name] = content.read()
+                    contents[name] = content.read()
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is no complete .tar.gz file ({error}); {REPLACE}") from error
-    if missing := sorted(set(names) - set(found)):
+        raise ValueError(f"{path} is not a complete .tar.gz file ({error}); {REPLACE}") from error
+    if missing := sorted(set(names) - set(contents)):
         raise ValueError(f"{path} must hold {', '.join(names)}; {', '.join(missing)} missing; {REPLACE}")
-    return found
+    return contents
 
 
 def _read_cifar_records(name: str, data: bytes) -> tuple[Tensor, Tensor]:
@@ -88,12 +88,12 @@ def _read_cifar_records(name: str, data: bytes) -> tuple[Tensor, Tensor]:
 
 
 def read_svhn(path: Path) -> ImageSet:
-    """SVHN's cropped digits, `X` (32, 32, 3, count) and `y` (count, 1) in 1..10 -> ImageSet, 10 being digit 0."""
+    """SVHN's cropped digits, `X` (32, 32, 3, count) and `y` (count, 1) in 1..10 -> ImageSet; label 10 is digit 0."""
     content = _load_mat(path, path.name, needs=("X", "y"))
     pixels, labels = content["X"], content["y"].ravel()
     if pixels.dtype != np.uint8 or pixels.shape != (32, 32, 3, len(labels)):
         got = f"{pixels.dtype} {pixels.shape} and {len(labels)} labels"
-        raise ValueError(f"{path} must hold X, uint8 (32, 32, 3, count), and as many y; got {got}; {REPLACE}")
+        raise ValueError(f"{path} must hold X, uint8 (32, 32, 3, count), and as many labels y; got {got}; {REPLACE}")
     if not np.isin(labels, np.arange(1, 11)).all():
         raise ValueError(f"{path} must hold labels 1..10, got {labels.min()}..{labels.max()}; {REPLACE}")
     images = np.ascontiguousarray(pixels.transpose(3, 2, 0, 1))
@@ -120,7 +120,7 @@ def _mat_files(path: Path) -> Iterator[tuple[str, Path | io.BytesIO]]:
                 for name in sorted(names, key=lambda name: (len(name), name)):
                     yield f"{path}/{name}", io.BytesIO(archive.read(name))
         except (zipfile.BadZipFile, EOFError, zlib.error) as error:
-            raise ValueError(f"{path} is no complete .zip file ({error}); {REPLACE}") from error
+            raise ValueError(f"{path} is not a complete .zip file ({error}); {REPLACE}") from error
     else:
         yield str(path), path
 
@@ -138,12 +138,12 @@ def _read_affnist_struct(source: Path | io.BytesIO, name: str) -> ImageSet:
 
 
 def _load_mat(source: Path | io.BytesIO, name: str, needs: Sequence[str]) -> dict[str, Any]:
-    from scipy.io import loadmat  # slow to load, and most data sets need none of it
+    from scipy.io import loadmat  # slow to import, and most data sets do not need it
 
     try:
         content: dict[str, Any] = loadmat(source, variable_names=list(needs))
-    except Exception as error:  # scipy lets whatever a broken file provokes through
-        raise ValueError(f"{name} is no complete .mat file ({error}); {REPLACE}") from error
+    except Exception as error:  # broken files make scipy raise almost any exception
+        raise ValueError(f"{name} is not a complete .mat file ({error}); {REPLACE}") from error
     if missing := [variable for variable in needs if variable not in content]:
         raise ValueError(f"{name} must hold {' and '.join(needs)}, {' and '.join(missing)} missing; {REPLACE}")
     return content

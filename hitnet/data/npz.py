@@ -24,9 +24,10 @@ LAYOUTS = "(count, h, w), (count, c, h, w) or (count, h, w, c) with 1 or 3 chann
 def load_npz(path: Path, *, test_fraction: float | None = 0.2, split_seed: int = 0) -> Dataset:
     """`x_train, y_train` and, unless `test_fraction` of them is to be held out, `x_test, y_test` -> Dataset.
 
-    Images are bytes or floats in [0, 1]; labels are whole numbers from 0, named by `class_names` if that is there, or
-    strings, which then are the class names.
+    Images are bytes or floats in [0, 1]; labels are integers from 0, named by `class_names` if that is there, or
+    strings, which are then the class names.
     """
+    # Byte strings become str, like the other strings.
     arrays = {
         name: given.astype(str) if given.dtype.kind == "S" else given for name, given in _read_arrays(path).items()
     }
@@ -37,7 +38,7 @@ def load_npz(path: Path, *, test_fraction: float | None = 0.2, split_seed: int =
     for split, pixels, given in zip(splits, images, raw, strict=True):
         if given.shape not in ((len(pixels),), (len(pixels), 1)):
             got = f"{len(pixels)} images and y_{split} of shape {given.shape}"
-            raise ValueError(f"{path}: x_{split} and y_{split} must be equally long, got {got}")
+            raise ValueError(f"{path}: x_{split} and y_{split} must have the same length, got {got}")
     labels, names = _to_labels(path, [given.ravel() for given in raw], arrays.get("class_names"))
     parts = [ImageSet(*pair) for pair in zip(images, labels, strict=True)]
     if len(parts) == 1:
@@ -51,7 +52,10 @@ def _read_arrays(path: Path) -> dict[str, Array]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
             arrays = {name: np.asarray(content[name]) for name in content.files}
     except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is no readable .npz of plain arrays ({error}); save it with numpy.savez") from error
+        raise ValueError(
+            f"{path} is not a readable .npz of plain arrays ({error}); save it with numpy.savez"
+        ) from error
+    # x_test and y_test are optional, but only together.
     needed = {"x_train", "y_train"} | ({"x_test", "y_test"} if {"x_test", "y_test"} & set(arrays) else set())
     if missing := sorted(needed - set(arrays)):
         raise ValueError(f"{path} must hold {', '.join(sorted(needed))}; {', '.join(missing)} missing")
@@ -74,7 +78,7 @@ def channels_first(array: Array, name: str) -> Array:
     elif array.ndim == 4 and array.shape[1] not in (1, 3):
         array = array.transpose(0, 3, 1, 2)
     if array.ndim != 4 or array.shape[1] not in (1, 3) or 0 in array.shape:
-        remedy = "; drop alpha with images[..., :3]" if given[3:] == (4,) else ""
+        remedy = "; drop the alpha channel with images[..., :3]" if given[3:] == (4,) else ""
         raise ValueError(f"{name} must be {LAYOUTS}, got shape {given}{remedy}")
     return array
 
@@ -84,7 +88,7 @@ def _to_bytes(array: Array, name: str, notes: list[str]) -> Array:
         raise ValueError(f"{name} must be uint8 or floats in [0, 1], got {array.dtype}")
     low, high = array.min(), array.max()
     top = 1 if array.dtype.kind == "f" else 255
-    if not (low >= 0 and high <= top):  # so written, NaN fails too
+    if not (low >= 0 and high <= top):  # written this way, NaN fails too
         remedy = "; divide by 255, or save as uint8" if top == 1 else "; save as uint8"
         raise ValueError(f"{name} of {array.dtype} must lie in 0..{top}, got {low}..{high}{remedy}")
     if top == 255:
@@ -94,7 +98,7 @@ def _to_bytes(array: Array, name: str, notes: list[str]) -> Array:
 
 
 def _to_labels(path: Path, raw: list[Array], class_names: Array | None) -> tuple[list[Tensor], tuple[str, ...]]:
-    """Labels of each split as whole numbers from 0 and the names of their classes."""
+    """Labels of each split as integers from 0 and the names of their classes."""
     kinds = {given.dtype.kind for given in raw}
     if kinds <= {"U"}:
         names = natural_order({str(name) for name in raw[0]})
@@ -104,11 +108,11 @@ def _to_labels(path: Path, raw: list[Array], class_names: Array | None) -> tuple
         return [torch.tensor([index[str(name)] for name in given]) for given in raw], tuple(names)
     if not kinds <= {"i", "u"}:
         got = ", ".join(str(given.dtype) for given in raw)
-        raise ValueError(f"{path}: labels must be whole numbers from 0, or all strings, got {got}")
+        raise ValueError(f"{path}: labels must be integers from 0, or all strings, got {got}")
     labels = [torch.from_numpy(given.astype(np.int64)) for given in raw]
     present = set(labels[0].tolist())
     classes = max(present) + 1 if class_names is None else class_names.size
-    # Labels may be ids up to billions: only the first that are missing are looked for.
+    # Labels may be ids in the billions: only the first few missing ones are collected.
     missing = islice((label for label in range(classes) if label not in present), 10)
     if odd := sorted({*missing, *(label for label in present if not 0 <= label < classes)})[:10]:
         raise ValueError(f"{path}: y_train must use every label in 0..{classes - 1} and no other; check {odd}")

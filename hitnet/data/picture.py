@@ -1,4 +1,4 @@
-"""One picture file -> pixels, whatever its format, colour mode, depth, transparency and orientation."""
+"""One picture file -> pixels, for any format, colour mode, depth, transparency and orientation."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-# The only decoders ever tried, also on a file whose name lies about its format.
+# The only decoders that are tried, even on a file with the wrong suffix.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif"})
-COLOUR_NOISE = 2  # levels between channels that are no colour: lossy WebP gives grey back so
-ORIENTATION = 0x0112  # the EXIF tag; from 5 on the picture lies on its side
+COLOUR_NOISE = 2  # channels that differ by so few levels count as grey: lossy WebP distorts grey like this
+ORIENTATION = 0x0112  # the EXIF tag; from 5 on the picture is stored on its side
 
 Source = str | Path | BinaryIO
 
 
 def read_image(source: Source, image_shape: tuple[int, int, int]) -> tuple[Tensor, str | None]:
-    """A picture as a model wants it, and what was done to it: -> uint8 (channels, height, width), note or None."""
+    """A picture as a model expects it, and how it was converted: -> uint8 (channels, height, width), note or None."""
     channels, height, width = image_shape
     if channels not in (1, 3):
-        raise ValueError(f"pictures have 1 or 3 channels, the model wants {channels}")
+        raise ValueError(f"pictures have 1 or 3 channels, the model expects {channels}")
     was_height, was_width = picture_size(source)
     image = decode(source, (height, width))
     wanted = "L" if channels == 1 else "RGB"
@@ -41,7 +41,7 @@ def picture_size(source: Source) -> tuple[int, int]:
     try:
         with _open(source) as image:
             width, height = image.size
-            # A PNG's own method would decode the picture in search of EXIF data behind the pixels.
+            # The PNG class's own method would decode the picture to look for EXIF data after the pixels.
             orientation = Image.Image.getexif(image).get(ORIENTATION, 1)
             return (width, height) if orientation >= 5 else (height, width)
     except Exception as error:
@@ -51,13 +51,13 @@ def picture_size(source: Source) -> tuple[int, int]:
 def decode(source: Source, size: tuple[int, int] | None = None) -> Image.Image:
     """The picture in mode L where it has no colour, else RGB, stretched to (height, width) if given.
 
-    Transparency is laid on white, 16 bits become 8, an animation gives its first frame, the EXIF orientation is
+    Transparent pixels are put on white, 16 bits become 8, an animation gives its first frame, the EXIF orientation is
     applied. A picture is grey if every pixel is, however the file stores it.
     """
     try:
         with _open(source) as image:
             if size is not None:
-                # JPEG decodes at a fraction of its size at once; twice the size asked keeps the resizing smooth.
+                # JPEG can be decoded at a fraction of its size; twice the requested size keeps the resizing smooth.
                 image.draft(None, (2 * max(size), 2 * max(size)))
             upright = _eight_bits(ImageOps.exif_transpose(image))
         if size is not None and upright.size != (size[1], size[0]):
@@ -71,7 +71,7 @@ def _open(source: Source) -> Image.Image:
     if not isinstance(source, (str, Path)):
         source.seek(0)
     image = Image.open(source, formats=FORMATS)
-    # PIL only warns at its limit, and refuses at twice that; here the limit is one.
+    # PIL only warns at its limit and raises an error at twice that; here the limit is strict.
     if (limit := Image.MAX_IMAGE_PIXELS) is not None and image.width * image.height > limit:
         image.close()
         raise ValueError(f"{image.width}×{image.height} pixels are more than the {limit:,} allowed")
@@ -98,12 +98,12 @@ def _grey_if_colourless(image: Image.Image) -> Image.Image:
 
 
 def _unreadable(source: Source, error: Exception) -> Exception:
-    """One clear error for whatever a decoder raises on a broken file."""
+    """One consistent error for anything that a decoder raises on a broken file."""
     name = source if isinstance(source, (str, Path)) else "the picture"
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(f"{name} does not exist")
     if isinstance(source, (str, Path)) and Path(source).is_file() and Path(source).stat().st_size == 0:
         return ValueError(f"{name} is empty")
     if isinstance(error, UnidentifiedImageError):
-        return ValueError(f"{name} is none of {', '.join(FORMATS)}, or is broken")
+        return ValueError(f"{name} is not one of {', '.join(FORMATS)}, or is damaged")
     return ValueError(f"{name} cannot be read as a picture: {error}")

@@ -1,4 +1,4 @@
-"""Seeded choices of images in which every class keeps its share."""
+"""Random subsets of images that keep the class proportions, by seed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hitnet.data.dataset import ImageSet
 def stratified_split(labels: Tensor, fraction: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Indices kept and indices held out: (count,) labels -> (kept,), (held,), both in ascending order.
 
-    `fraction` of the images is held out, of each class in proportion; every class keeps at least one image on both
-    sides. The sizes are exact up to rounding, unless that last rule needs more.
+    `fraction` of the images is held out, in proportion to the class sizes; every class has at least one image on each
+    side. The sizes are exact up to rounding, unless that last rule requires more.
     """
     if not 0 < fraction < 1:
         raise ValueError(f"fraction must lie between 0 and 1, got {fraction}")
@@ -25,9 +25,9 @@ def stratified_split(labels: Tensor, fraction: float, generator: torch.Generator
 
 
 def split_off_test(labels: Tensor, fraction: float | None, seed: int, notes: list[str]) -> tuple[Tensor, Tensor]:
-    """Indices of training and test images where there is no test part; without a `fraction` all of them are both."""
+    """Indices of training and test images if there is no test split; without a `fraction` all images are in both."""
     if fraction is None:
-        notes.append(f"there is no test part: all {len(labels)} images are taken")
+        notes.append(f"there is no test split: all {len(labels)} images are used")
         return torch.arange(len(labels)), torch.arange(len(labels))
     kept, held = stratified_split(labels, fraction, torch.Generator().manual_seed(seed))
     notes.append(f"split into {len(kept)} training and {len(held)} test images, seed {seed}")
@@ -35,7 +35,7 @@ def split_off_test(labels: Tensor, fraction: float | None, seed: int, notes: lis
 
 
 def stratified_subset(labels: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Indices of `count` images, of each class in proportion and at least one: (all,) labels -> (count,), ascending."""
+    """Indices of `count` images, in class proportions, at least one per class: (all,) labels -> (count,), ascending."""
     labels = labels.cpu()
     counts = labels.unique(return_counts=True)[1]
     if not len(counts) <= count <= len(labels):
@@ -46,7 +46,7 @@ def stratified_subset(labels: Tensor, count: int, generator: torch.Generator) ->
 def split_training(
     images: ImageSet, *, count: int | None, validation: float, seed: int
 ) -> tuple[ImageSet, ImageSet | None]:
-    """(training images, validation images), both seeded and with all classes; of `count` images if that is given."""
+    """(training images, validation images), chosen by seed, both with all classes; from `count` images if given."""
     generator = torch.Generator().manual_seed(seed)
     if count is not None:
         images = images.subset(stratified_subset(images.labels, count, generator))
@@ -57,7 +57,7 @@ def split_training(
 
 
 def _allot(counts: Tensor, total: int, at_most: Tensor) -> Tensor:
-    """`total` shared among the classes by the largest remainder, each between 1 and `at_most`: (classes,) -> same."""
+    """`total` divided among the classes by largest remainder, each between 1 and `at_most`: (classes,) -> same."""
     ideal = counts * (total / int(counts.sum()))
     share = ideal.long().clamp(min=1).minimum(at_most)
     total = min(max(total, len(counts)), int(at_most.sum()))
@@ -71,11 +71,11 @@ def _allot(counts: Tensor, total: int, at_most: Tensor) -> Tensor:
 
 
 def _choose(labels: Tensor, share: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """`share` random images of each class: -> (indices left, indices drawn), ascending."""
+    """`share` random images of each class: -> (other indices, chosen indices), ascending."""
     _, group, counts = labels.unique(return_inverse=True, return_counts=True)
     shuffled = torch.randperm(len(labels), generator=generator, device=generator.device).cpu()
-    # Shuffled, then sorted by class without disturbing the shuffle: the first of each class are a random choice.
+    # Shuffled, then stably sorted by class: the first of each class are a random choice.
     order = shuffled[group[shuffled].argsort(stable=True)]
     place = torch.arange(len(labels)) - (counts.cumsum(0) - counts)[group[order]]
-    drawn = place < share[group[order]]
-    return order[~drawn].sort().values, order[drawn].sort().values
+    chosen = place < share[group[order]]
+    return order[~chosen].sort().values, order[chosen].sort().values

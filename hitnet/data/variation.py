@@ -1,4 +1,4 @@
-"""How training images vary: whole-pixel shifts, mirror images, and deformations that a trained network makes."""
+"""How training images are varied: whole-pixel shifts, mirroring, and deformations by a trained network."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ def to_float(images: Tensor) -> Tensor:
 
 
 class Choices(NamedTuple):
-    """What is random about the images of an epoch, chosen for all of them at once; None where nothing is."""
+    """The random choices for the images of an epoch, made for all at once; None where there is nothing to choose."""
 
     offsets: Tensor | None
     mirrored: Tensor | None
 
     def of(self, start: int, stop: int) -> Choices:
-        """Those of some images."""
+        """The choices for some of the images."""
         return Choices(*(None if chosen is None else chosen[start:stop] for chosen in self))
 
 
 @dataclass(frozen=True)
 class Variation:
-    """What happens to training images, in this order. Everything random comes from the generator of the run."""
+    """What is done to training images, in this order. All random choices come from the generator of the run."""
 
     shift: int = 0
-    """They move by up to so many whole pixels each way,"""
+    """Shift by up to this many whole pixels in each direction."""
     flip: bool = False
-    """half of them are mirrored,"""
+    """Mirror half of the images."""
     hybrid: HybridAugmentation | None = None
-    """and a trained network deforms them,"""
+    """Let a trained network deform them."""
     hybrid_fraction: float = 1.0
-    """so much of each batch."""
+    """The fraction of each batch that is deformed."""
 
     def choose(self, count: int, generator: torch.Generator, device: torch.device) -> Choices:
-        """The random choices of an epoch of `count` images."""
-        # For the whole epoch at once: one copy to the device, and the same for any number of processes.
+        """The random choices for an epoch of `count` images."""
+        # For the whole epoch at once: one copy to the device, and the same choices for any number of processes.
         offsets = random_offsets(count, self.shift, generator).to(device) if self.shift else None
         mirrored = random_coins(count, generator).to(device) if self.flip else None
         return Choices(offsets, mirrored)
@@ -74,11 +74,11 @@ class Variation:
         return torch.cat([deformed, varied[count:]])
 
 
-# ---- shifts and mirror images, on the device of the batch, without a loop over images
+# ---- shifting and mirroring, on the device of the batch, without a loop over images
 
 
 def shift(images: Tensor, limit: int, *, generator: torch.Generator) -> Tensor:
-    """Each image moved by up to `limit` whole pixels per axis, zeros moving in: (count, c, h, w) -> same."""
+    """Each image moved by up to `limit` whole pixels per axis, filled with zeros: (count, c, h, w) -> same."""
     return move(images, random_offsets(len(images), limit, generator).to(images.device), limit)
 
 
@@ -116,7 +116,7 @@ def mirror(images: Tensor, coins: Tensor) -> Tensor:
     return torch.where(coins[:, None, None, None], images.flip(-1), images)
 
 
-# ---- hybrid augmentation: the network deforms what it understood of an image, and the image keeps its details
+# ---- hybrid augmentation: the network deforms its reconstruction of an image, and the image's details are kept
 
 
 class Hybrids(NamedTuple):
@@ -139,7 +139,7 @@ class HybridAugmentation:
     def __init__(self, model: Model, tweak: float | None = None) -> None:
         self.model, self.tweak = model, model.head.unit if tweak is None else tweak
         if not 0 <= self.tweak < math.inf:
-            raise ValueError(f"tweak must be a number from 0 on, got {tweak}; the paper has 0.025")
+            raise ValueError(f"tweak must be finite and at least 0, got {tweak}; the paper uses 0.025")
 
     def __call__(self, images: Tensor, labels: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return self.make(images, labels, generator).images
@@ -156,7 +156,7 @@ class HybridAugmentation:
         moves = self.tweak * (2 * torch.rand(own.shape, generator=generator, device=device) - 1)
         moved = self.model.head.nearest_possible(own + moves.to(own))
         reconstruction, modified = self.model.draw(torch.cat([own, moved]), labels.repeat(2)).chunk(2)
-        # In this order nothing is lost to rounding where nothing moved.
+        # In this order, unchanged pixels keep their exact values.
         return Hybrids((images + (modified - reconstruction)).clamp(0, 1), reconstruction, modified)
 
 
@@ -164,13 +164,13 @@ def load_teacher(path: Path, data: Dataset) -> Model:
     """The trained network that deforms images, frozen; it must draw images of the data's shape and classes."""
     teacher = load(path)
     if teacher.decoder is None:
-        raise ValueError(f"the teacher in {path}, {teacher.config.name}, has no decoder; take one that draws")
+        raise ValueError(f"the teacher in {path}, {teacher.config.name}, has no decoder; use a network that has one")
     known, classes = teacher.config.image_shape, teacher.config.class_names
     if known != data.image_shape:
         raise ValueError(f"the teacher in {path} draws images of shape {known}, {data.name} has {data.image_shape}")
     if classes != data.class_names:
         raise ValueError(
-            f"the teacher in {path} knows other classes than {data.name}: {', '.join(classes[:5])}, … "
+            f"the teacher in {path} has other classes than {data.name}: {', '.join(classes[:5])}, … "
             f"against {', '.join(data.class_names[:5])}, …; train it on the same classes"
         )
     return teacher.requires_grad_(False)

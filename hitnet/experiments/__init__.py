@@ -1,1 +1,1 @@
-"""The paper's experiments: protocols, many runs, tables, claims, figures and a report."""
+"""The paper's experiments: protocol, many runs, tables, claims, figures and a report."""

@@ -1,9 +1,9 @@
-"""The paper's claims, each with a conclusion on what was measured: holds, does not hold, or not decided at this scale.
+"""The paper's claims, each with a conclusion from our runs: holds, does not hold, or not decided at this scale.
 
-That one network errs less than another is asked with Welch's t test on the runs of both, one-sided, at 5 %: it suits
-few runs, needs no equal spreads, and takes the errors for roughly normal. A claim *does not hold* when the test says
-the opposite at 5 %. That something fell in many experiments is asked with a sign test. No test is corrected for the
-number of tests.
+Whether one network has a lower error than another is decided by Welch's t test on the runs of both, one-sided at 5 %.
+The test works with few runs, does not need equal variances, and assumes roughly normal errors. A claim *does not hold*
+when the test shows the opposite at 5 %. Whether something fell in many experiments is decided by a sign test. No test
+is corrected for multiple testing.
 """
 
 from collections.abc import Iterator
@@ -26,16 +26,16 @@ NOTES = [
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, what was found, and whether that agrees."""
+    """What the paper says, what was measured, and whether they agree."""
 
     words: str
-    found: str
+    measured: str
     p: float | None
     conclusion: Conclusion
 
 
 def all_claims(protocol: Protocol, speed: Speed | None = None) -> list[Claim]:
-    """Of everything that has finished runs."""
+    """The claims that have finished runs."""
     return [
         *table1_claims(all_errors(protocol.grid("table1"))),
         *table2_claims(all_errors(protocol.grid("table2"))),
@@ -45,25 +45,25 @@ def all_claims(protocol: Protocol, speed: Speed | None = None) -> list[Claim]:
     ]
 
 
-def table1_claims(found: ErrorTable) -> Iterator[Claim]:
+def table1_claims(errors: ErrorTable) -> Iterator[Claim]:
     for rate in (CONSTANT, FALLING):
         for rival in ("N1", "N2", "N2b"):
-            yield from lower(found, ("HitNet", rate), (rival, rate), f"HitNet errs less than {rival} on MNIST, {rate}")
+            yield from lower(errors, ("HitNet", rate), (rival, rate), f"HitNet errs less than {rival} on MNIST, {rate}")
     for network in ("N1", "N2", "N2b", "HitNet"):
         words = f"{network} errs less at a falling rate than at a constant one"
-        yield from lower(found, (network, FALLING), (network, CONSTANT), words)
+        yield from lower(errors, (network, FALLING), (network, CONSTANT), words)
 
 
-def table2_claims(found: ErrorTable) -> Iterator[Claim]:
+def table2_claims(errors: ErrorTable) -> Iterator[Claim]:
     for data in DATA:
         words = f"HitNet errs less than CapsNet with routing on {data}"
-        yield from lower(found, ("HitNet", data), ("CapsNet", data), words if data in BEATEN else OURS + words)
+        yield from lower(errors, ("HitNet", data), ("CapsNet", data), words if data in BEATEN else OURS + words)
 
 
-def table3_claims(found: ErrorTable) -> Iterator[Claim]:
-    pairs = pairs_of(found)
+def table3_claims(errors: ErrorTable) -> Iterator[Claim]:
+    pairs = pairs_of(errors)
     for (name, data), (before, after) in pairs.items():
-        if (name, data) != ("N1 → HitNet", "MNIST"):  # the same runs as in table 1, and listed there
+        if (name, data) != ("N1 → HitNet", "MNIST"):  # the same runs as in table 1, listed there
             words = f"Hit-or-Miss lowers the error: {name}, {data}"
             p = welch(after, before)
             yield Claim(
@@ -81,35 +81,35 @@ def table3_claims(found: ErrorTable) -> Iterator[Claim]:
         yield counted("Hit-or-Miss lowers the deviation between runs (paper: in 13 of 16 experiments)", narrowings)
 
 
-def hybrid_claims(found: ErrorTable) -> Iterator[Claim]:
-    for _, column in [place for place in found if place[0] == HYBRID]:
+def hybrid_claims(errors: ErrorTable) -> Iterator[Claim]:
+    for _, column in [place for place in errors if place[0] == HYBRID]:
         words = f"Hybrid augmentation lowers HitNet's error: {column}"
-        yield from lower(found, (HYBRID, column), (PLAIN, column), words)
+        yield from lower(errors, (HYBRID, column), (PLAIN, column), words)
 
 
 def speed_claims(speed: Speed) -> Iterator[Claim]:
     if speed.width is not None:
-        return  # narrow networks say nothing of the paper's
+        return  # narrow networks say nothing about the paper's
     for path, ratio in speed.ratios.items():
         low, high = ratio.interval
         conclusion: Conclusion = (
             "holds" if low >= SPEED else "does not hold" if high < SPEED else "not decided at this scale"
         )
-        found = f"{ratio.median:.2f} times ({low:.2f} to {high:.2f})"
-        yield Claim(f"HitNet trains at least {SPEED:.0f} times faster than CapsNet: {path}", found, None, conclusion)
+        measured = f"{ratio.median:.2f} times ({low:.2f} to {high:.2f})"
+        yield Claim(f"HitNet trains at least {SPEED:.0f} times faster than CapsNet: {path}", measured, None, conclusion)
 
 
-def lower(found: ErrorTable, own: tuple[str, str], rival: tuple[str, str], words: str) -> Iterator[Claim]:
-    """One claim, if there are runs of both."""
-    if own in found and rival in found:
-        p = welch(found[own], found[rival])
-        yield Claim(words, f"{found[own]} against {found[rival]}", p, conclude(p))
+def lower(errors: ErrorTable, own: tuple[str, str], rival: tuple[str, str], words: str) -> Iterator[Claim]:
+    """The claim that `own` has a lower error than `rival`, if there are runs of both."""
+    if own in errors and rival in errors:
+        p = welch(errors[own], errors[rival])
+        yield Claim(words, f"{errors[own]} against {errors[rival]}", p, conclude(p))
 
 
 def counted(words: str, decreases: list[float]) -> Claim:
-    """Something fell in so many of the experiments; ties, up to rounding, say nothing either way."""
-    told = [decrease > 0 for decrease in decreases if abs(decrease) > 1e-9]
-    count, trials, ties = sum(told), len(told), len(decreases) - len(told)
+    """The claim that something fell in most experiments; ties (up to rounding) are left out."""
+    fell = [decrease > 0 for decrease in decreases if abs(decrease) > 1e-9]
+    count, trials, ties = sum(fell), len(fell), len(decreases) - len(fell)
     p, opposite = sign_test(count, trials), sign_test(trials - count, trials)
     conclusion: Conclusion = (
         "holds" if p < LEVEL else "does not hold" if opposite < LEVEL else "not decided at this scale"
@@ -118,11 +118,12 @@ def counted(words: str, decreases: list[float]) -> Claim:
 
 
 def claims_table(claims: list[Claim], protocol: Protocol, failures: Failures) -> Table:
-    rows = [[claim.words, claim.conclusion, claim.found, _p(claim.p)] for claim in claims]
+    rows = [[claim.words, claim.conclusion, claim.measured, _p(claim.p)] for claim in claims]
     records = [
-        {"claim": claim.words, "conclusion": claim.conclusion, "found": claim.found, "p": claim.p} for claim in claims
+        {"claim": claim.words, "conclusion": claim.conclusion, "found": claim.measured, "p": claim.p}
+        for claim in claims
     ]
-    scale = f"what holds or does not, does so at this scale ({protocol.scale.name})"
+    scale = f"every conclusion is for this scale only ({protocol.scale.name})"
     notes = [*NOTES, scale, *protocol.scale.notes, *failures.values()]
     return Table(
         "claims", "The paper's claims", ["claim", "conclusion", "found (errors in %)", "p"], rows, notes, records

@@ -1,8 +1,8 @@
-"""Many runs on many machines: one Ray task a run, tried again where a worker dies.
+"""Many runs on many machines: one Ray task per run, retried when a worker dies.
 
-A task trains in the same folder OUT as everything else, as its node sees it. Where all nodes share that folder, a run
-whose worker died goes on from its last epoch on whichever node takes it up; where they do not, it does so on the same
-node and begins anew on another. Either way the finished run is returned with the task, and written where it is missing.
+A task trains in the folder OUT of its node. If all nodes share that folder, a run whose worker died resumes from its
+last epoch on any node. If they do not, it resumes on the same node and starts over on another. Either way the task
+returns the finished run, which is written to OUT where it is missing.
 """
 
 import socket
@@ -17,14 +17,14 @@ from hitnet.experiments.runner import Progress, Watch, next_trial
 from hitnet.files import write_bytes
 from hitnet.runs.run import Run
 
-RETRIES = 10  # of a task whose worker or node died
+RETRIES = 10  # for a task whose worker or node died
 
 Files = dict[str, bytes]
 """Path inside a run folder -> content"""
 
 
 def run_on_ray(all_progress: list[Progress], address: str, watch: Watch, pause: float = 0.2) -> None:
-    """Do what is to be done on a Ray cluster, as many runs at a time as it has GPUs or, without any, CPUs."""
+    """Finish all trials on a Ray cluster: one at a time per GPU or, if it has none, per CPU."""
     ray = _import_ray()
     _join(ray, address)
     try:
@@ -33,7 +33,7 @@ def run_on_ray(all_progress: list[Progress], address: str, watch: Watch, pause: 
             resources = ray.cluster_resources()
             kind = "GPU" if resources.get("GPU") else "CPU"
             task = ray.remote(num_cpus=1, num_gpus=1 if kind == "GPU" else 0, max_retries=RETRIES)(train_on_node)
-            # Asked anew each time: nodes come and go.
+            # Asked in every round: nodes come and go.
             while len(busy) < resources.get(kind, 0) and (chosen := next_trial(all_progress)) is not None:
                 chosen.status = "running"
                 teacher = chosen.trial.teacher
@@ -43,8 +43,8 @@ def run_on_ray(all_progress: list[Progress], address: str, watch: Watch, pause: 
                 if next_trial(all_progress) is None:
                     return
                 raise RuntimeError(
-                    f"the Ray cluster at {address} has neither CPU nor GPU, expected one at least; start nodes with: "
-                    f"ray start --address {address}. The same command goes on then"
+                    f"the Ray cluster at {address} has neither CPU nor GPU, expected at least one; start nodes with: "
+                    f"ray start --address {address}, then run the same command again"
                 )
             ended, _ = ray.wait(list(busy), timeout=pause)
             for reference in ended:
@@ -56,7 +56,7 @@ def run_on_ray(all_progress: list[Progress], address: str, watch: Watch, pause: 
 
 
 def train_on_node(trial: Trial, teacher: Files) -> Files:
-    """On a node: bring the run to its end and hand it back."""
+    """On a node: train the run to its end and return its files."""
     if trial.teacher is not None:
         unpack(teacher, trial.teacher.path)
     runner.do(trial)
@@ -74,12 +74,12 @@ def _end(progress: Progress, reference: Any, ray: ModuleType) -> None:
 
 
 def pack(folder: Path) -> Files:
-    """A finished run as data."""
+    """A finished run as a dictionary of files."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def unpack(files: Files, folder: Path) -> None:
-    """Write a finished run, result.json last; one that is finished already stays."""
+    """Write a finished run, result.json last; one that is already finished is left alone."""
     if Run(folder).is_finished:
         return
     for name in sorted(files, key=lambda name: name == Run(folder).result_file.name):
@@ -87,7 +87,7 @@ def unpack(files: Files, folder: Path) -> None:
 
 
 def _join(ray: ModuleType, address: str) -> None:
-    """Ray alone would try for minutes, and answer with options of its own."""
+    """Connect to Ray. Checked first: Ray itself would try for minutes and then suggest unrelated options."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         if port.isdecimal():

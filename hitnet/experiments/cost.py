@@ -1,7 +1,7 @@
-"""What experiments cost, before they are started: operations counted on networks without numbers, and their time.
+"""What experiments will cost, before they start: operations counted on networks without weights, and their time.
 
-The counts are torch's own (two for each multiplication with its addition), taken on the `meta` device, where nothing is
-computed. Seconds follow from rates that were measured once; as epochs come in, they correct the forecast.
+The counts are torch's own (two per multiply-add), taken on the `meta` device, where nothing is computed. Seconds follow
+from rates that were measured once; finished epochs correct the forecast.
 """
 
 from functools import cache
@@ -16,11 +16,11 @@ from hitnet.experiments.protocol import Trial
 from hitnet.experiments.runner import Progress
 from hitnet.settings import ModelConfig, RunSettings
 
-# Two cores of a 2023 server (see docs/results.md): operations a second of the paper's encoder, whose large
-# convolution takes few of the multiplications counted; of other networks; and seconds that every step takes at least.
+# Two cores of a 2023 server (see docs/results.md): operations per second of the paper's encoder, whose large
+# convolution needs far fewer multiplications than are counted; of other networks; and the minimum seconds per step.
 ENCODER_RATE, OTHER_RATE, OVERHEAD = 4e11, 1.3e11, 0.02
-# What a GPU is taken to sustain on such small networks: a tenth of the 156 TFLOP/s that an A100 has for convolutions of
-# float32 numbers; and the time that it takes to start the kernels of a step.
+# What we assume a GPU sustains on such small networks: a tenth of the 156 TFLOP/s that an A100 reaches for float32
+# convolutions; and the time to launch the kernels of one step.
 GPU_RATE, GPU_OVERHEAD = 1.5e13, 0.002
 
 SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32), "svhn": (3, 32, 32), "affnist": (1, 40, 40)}
@@ -29,17 +29,17 @@ COUNTS = {**OFFICIAL_COUNTS, "mnist-mini": (5_000, 1_000)}
 
 
 class Operations(NamedTuple):
-    """Of one image."""
+    """For one image."""
 
     training: int
     """Forward and backward."""
     testing: int
-    """Forward, decoder included."""
+    """Forward, including the decoder."""
 
 
 @cache
 def operations(config: ModelConfig) -> Operations:
-    """Count what a network does with one image."""
+    """Count the operations of a network on one image."""
     with torch.device("meta"):
         model, batch = build(config), 4
     image_shape = config.image_shape or (1, 28, 28)
@@ -47,7 +47,7 @@ def operations(config: ModelConfig) -> Operations:
         torch.empty(batch, *image_shape, device="meta"),
         torch.zeros(batch, dtype=torch.long, device="meta"),
     )
-    # Not model(images): its checks look at values, and here there are none.
+    # Not model(images): its checks read values, and meta tensors have none.
     with FlopCounterMode(display=False) as counter:
         capsules = model.head(model.encoder(images))
         drawn = () if model.decoder is None else (model.decoder(capsules, labels).sum(),)
@@ -57,7 +57,7 @@ def operations(config: ModelConfig) -> Operations:
 
 
 class Work(NamedTuple):
-    """What one epoch of a run takes, its measuring on the test images included."""
+    """The work of one epoch, including evaluation on the test images."""
 
     operations: int
     steps: int
@@ -67,20 +67,20 @@ def epoch_work(config: RunSettings) -> Work:
     train, test = COUNTS[config.data]
     train = config.train_images or train
     each = operations(config.model_config(SHAPES[config.data], tuple("0123456789")))
-    # Hybrid augmentation: another network looks at every image and draws it twice.
+    # Hybrid augmentation: the teacher encodes every image and draws it twice.
     training = each.training + (each.testing if config.augment == "hybrid" else 0)
     return Work(train * training + test * each.testing, -(-train // config.batch_size) + -(-test // TEST_BATCH))
 
 
 def expected_seconds(config: RunSettings) -> float:
-    """Of one epoch on two cores."""
+    """For one epoch on two cores."""
     work = epoch_work(config)
     rate = ENCODER_RATE if config.model in ("hitnet", "n1", "n2", "n2b", "capsnet") else OTHER_RATE
     return work.operations / rate + work.steps * OVERHEAD
 
 
 def gpu_hours(trials: list[Trial]) -> float:
-    """Of all epochs of all trials, at the rate above."""
+    """For all epochs of all trials, at the rate above."""
     seconds = 0.0
     for trial in trials:
         work = epoch_work(trial.settings)
@@ -89,7 +89,7 @@ def gpu_hours(trials: list[Trial]) -> float:
 
 
 def seconds_left(all_progress: list[Progress], elapsed: float) -> float:
-    """Until everything is done: as expected, until the epochs done in the `elapsed` time tell better."""
+    """Until everything is done: the forecast, corrected by the epochs done in the `elapsed` time."""
     done = left = 0.0
     for progress in all_progress:
         if progress.status == "failed":

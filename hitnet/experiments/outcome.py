@@ -1,4 +1,4 @@
-"""What the runs of an experiment came to, read from their folders."""
+"""The results of an experiment's runs, read from their folders."""
 
 from collections.abc import Iterator
 
@@ -8,15 +8,15 @@ from hitnet.experiments.significance import Errors
 from hitnet.runs.run import Run
 
 ErrorTable = dict[tuple[str, str], Errors]
-"""(row, column) -> the errors found"""
+"""(row, column) -> the errors of its runs"""
 Failures = dict[Trial, str]
-"""What could not be finished, and why, on one line"""
+"""Trials that failed, and why, on one line"""
 
 
 def finished_runs(cell: Cell) -> list[Run]:
-    """All that are finished, in the order of their seeds: also those that an earlier command added.
+    """All finished runs by seed, including those that an earlier command added.
 
-    What lies among them and has other settings is an error.
+    A run with other settings among them is an error.
     """
     first = cell.trials[0]
     folder, prefix = first.path.parent, first.path.name.removesuffix("0")
@@ -30,7 +30,7 @@ def finished_runs(cell: Cell) -> list[Run]:
 
 
 def errors_of(cell: Cell) -> Errors | None:
-    """The error after the last epoch of each run; None where no run is finished."""
+    """The error after the last epoch of each run; None if no run is finished."""
     errors = tuple(run.read_result()["test"]["error"] for run in finished_runs(cell))
     return Errors(errors) if errors else None
 
@@ -41,7 +41,7 @@ def all_errors(grid: Grid) -> ErrorTable:
 
 
 def unfinished(grid: Grid, failures: Failures) -> list[str]:
-    """Notes on the runs that an experiment should have and does not have."""
+    """Notes on the runs that an experiment lacks."""
     lacking = {
         place: [trial for trial in cell.trials if not Run(trial.path).is_finished] for place, cell in grid.items()
     }
@@ -55,7 +55,7 @@ def unfinished(grid: Grid, failures: Failures) -> list[str]:
 
 
 def single_results(protocol: Protocol) -> list[dict[str, object]]:
-    """One record for each finished run."""
+    """One record per finished run."""
     records: dict[str, dict[str, object]] = {}
     for experiment in EXPERIMENTS:
         for cell in _cells(protocol, experiment):
@@ -84,7 +84,7 @@ def single_results(protocol: Protocol) -> list[dict[str, object]]:
 
 
 def _cells(protocol: Protocol, experiment: str) -> Iterator[Cell]:
-    """All of an experiment, also the networks that deform images for others."""
+    """All cells of an experiment, including the teachers that deform images for others."""
     for cell in protocol.grid(experiment).values():
         yield cell
         if (teacher := cell.trials[0].teacher) is not None:
@@ -92,5 +92,5 @@ def _cells(protocol: Protocol, experiment: str) -> Iterator[Cell]:
 
 
 def begun(protocol: Protocol) -> set[str]:
-    """The experiments that have a finished run which no other has: more than what others left for them."""
+    """The experiments with a finished run of their own, not only runs shared with other experiments."""
     return {str(record["experiments"]) for record in single_results(protocol)} & EXPERIMENTS.keys()

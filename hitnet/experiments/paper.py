@@ -1,4 +1,4 @@
-"""What the paper reports: test errors in %, under the names that the protocol gives to rows and columns."""
+"""What the paper reports: test errors in %, by the protocol's names of rows and columns."""
 
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ TABLE1 = {
     ("HitNet", CONSTANT): Reported(0.38, 0.033),
     ("HitNet", FALLING): Reported(0.36, 0.025),
 }
-# The best single run on MNIST, whatever the rate.
+# The best single run on MNIST, over both learning rates.
 BEST = {"N1": 0.38, "N2": 0.53, "N2b": 0.62, PLAIN: 0.32, HYBRID: 0.24}
 
 TABLE2 = {
@@ -36,7 +36,7 @@ TABLE2 = {
     ("HitNet", "SVHN"): Reported(5.50),
     ("HitNet", "affNIST"): Reported(16.97),
 }
-# CapsNets by others, as the paper quotes them.
+# CapsNets by other authors, as the paper quotes them.
 CAPSNETS = {
     "CapsNet, Sabour et al.": {"MNIST": "0.25", "CIFAR-10": "10.60 (7 models)", "SVHN": "4.30", "affNIST": "21.00"},
     "CapsNet, Nair et al.": {"MNIST": "0.50", "Fashion-MNIST": "10.20", "CIFAR-10": "32.47", "SVHN": "8.94"},
@@ -75,7 +75,7 @@ REPORTED: dict[str, dict[tuple[str, str], Reported]] = {
     "table3": {
         ("N1", "MNIST"): TABLE1["N1", CONSTANT],
         ("HitNet", "MNIST"): TABLE1["HitNet", CONSTANT],
-        **{place: found for place, found in TABLE2.items() if place[1] not in ("MNIST", "affNIST")},
+        **{place: reported for place, reported in TABLE2.items() if place[1] not in ("MNIST", "affNIST")},
     },
     "hybrid": HYBRID_TABLE,
 }

@@ -32,7 +32,7 @@ class Drawing(NamedTuple):
 
 
 def write_figures(protocol: Protocol) -> tuple[list[tuple[str, Path]], list[str]]:
-    """OUT/figures/<name>.png and .svg: (caption, PNG) of each; and why others could not be drawn."""
+    """Write OUT/figures/<name>.png and .svg: (caption, PNG) of each, and why others could not be drawn."""
     drawings, problems = list(curve_figures(protocol)), []
     for name, (cell, words) in networks(protocol).items():
         if cell is not None and (runs := finished_runs(cell)):
@@ -50,7 +50,7 @@ def write_figures(protocol: Protocol) -> tuple[list[tuple[str, Path]], list[str]
 
 
 def networks(protocol: Protocol) -> dict[str, tuple[Cell | None, str]]:
-    """Whose insides are shown: name of the files -> cell, words."""
+    """The networks whose prototypes and components are shown: file name -> cell, words."""
     return {
         "paper": (protocol.grid("table1").get(("HitNet", FALLING)), "the paper's decoder"),
         "standardised": (protocol.grid("figures").get((STANDARDISED, "MNIST")), "the standardised decoder"),
@@ -79,19 +79,19 @@ def network_figures(run: Run, name: str, words: str) -> Iterator[Drawing]:
     """What one HitNet learned: prototypes, components, deformations, hybrid images."""
     opened = reopen(run.path)
     model, test, names = opened.model, opened.load_data().test, opened.model.config.class_names
-    found = measure(model, test)
-    title = f"{opened.title}, {words}"
+    measured = measure(model, test)
+    title = f"{opened.title()}, {words}"
     grid = figures.image_grid(prototypes(model), names, f"{title}: what each class looks like at its centre")
     yield Drawing(f"prototypes-{name}", f"Prototypes, {words}", grid)
-    if found.statistics is not None:
-        histograms = figures.component_histograms(found.statistics, f"{title}: components of true-class capsules")
+    if measured.statistics is not None:
+        histograms = figures.component_histograms(measured.statistics, f"{title}: components of true-class capsules")
         yield Drawing(
             f"features-{name}", f"Components of true-class capsules against the Gaussian, {words}", histograms
         )
-    telling = found.quality.by_importance[0]
-    sweep = figures.component_sweep(model, telling)
-    yield Drawing(f"deformations-{name}", f"One component, the most telling one, moved in every class, {words}", sweep)
-    page = figures.class_page(model, 2, found.quality)
+    strongest = measured.quality.by_importance[0]
+    sweep = figures.component_sweep(model, strongest)
+    yield Drawing(f"deformations-{name}", f"The most important component, moved in every class, {words}", sweep)
+    page = figures.class_page(model, 2, measured.quality)
     yield Drawing(f"deformations-of-2-{name}", f"Every component moved in the class “{names[2]}”, {words}", page)
     image, label = to_float(test.images[:1])[0], int(test.labels[0])
     preview = figures.hybrid_preview(HybridAugmentation(model), image, label, torch.Generator().manual_seed(0))

@@ -1,8 +1,8 @@
 """The paper's experiments as data: networks × data sets × rates × seeds, at three scales. Without torch.
 
-A number of a table is a cell: one network on one data set under one variant of the settings, trained several times.
-Each of these trainings is an ordinary run folder, OUT/runs/<variant>/<data>/<model>-s<seed>. A variant is named after
-its settings, not after the table that asks for it: what two tables have in common is trained once.
+Each number in a table is a cell: one network on one data set with one variant of the settings, trained several times.
+Each training is a trial with an ordinary run folder, OUT/runs/<variant>/<data>/<model>-s<seed>. A variant is named
+after its settings, not after the table that needs it, so runs that two tables share are trained once.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ FOUR = ("MNIST", "Fashion-MNIST", "CIFAR-10", "SVHN")
 CONSTANT, FALLING = "constant rate", "falling rate"
 PLAIN, HYBRID, STANDARDISED = "HitNet", "HitNet, hybrid augmentation", "HitNet, standardised decoder"
 
-# What the paper leaves open, our choice first.
+# What the paper does not specify; our choice comes first.
 ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
     "BatchNorm's statistics": {"shared by the classes": {"norm": "shared"}, "separate": {"norm": "separate"}},
     "BatchNorm's constants": {
@@ -49,7 +49,7 @@ ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
     "decoder": {"paper's": {"decoder": None}, "none": {"decoder": "none"}, "standardised": {"decoder": "standardised"}},
 }
 
-# What makes deformations visible after a few epochs, as in hitnet-fast.
+# Settings that make deformations visible after a few epochs, as in hitnet-fast.
 DRAWING = {"decoder": "standardised", "reconstruction_weight": 3.0}
 
 # ---- how much of it is done
@@ -57,23 +57,23 @@ DRAWING = {"decoder": "standardised", "reconstruction_weight": 3.0}
 
 @dataclass(frozen=True)
 class Scale:
-    """How far a protocol goes: the budget of a run, and how often each is repeated."""
+    """How large the experiments are: the budget of each run, and the number of seeds."""
 
     name: ScaleName
     data: Mapping[str, str]
-    """What stands for each of the paper's data sets."""
+    """The data set used for each of the paper's."""
     falling: Schedule
-    """The rate beside the constant one."""
+    """The schedule for the falling rate."""
     settings: Callable[[str], dict[str, Any]]
-    """A network's settings, where they are not the paper's."""
+    """A network's settings where they differ from the paper's."""
     runs: Callable[[str, str, str], int]
-    """(experiment, network, data set) -> how many seeds; 0 leaves it out."""
+    """(experiment, network, data set) -> number of seeds; 0 leaves it out."""
     teacher: Mapping[str, Any]
-    """In what the network that deforms images for hybrid augmentation is not the paper's."""
+    """Settings of the teacher for hybrid augmentation where they differ from the paper's."""
     speed: Mapping[str, int]
-    """How many steps are timed, and of what size."""
+    """How many steps are timed, their batch size and the network's width."""
     notes: tuple[str, ...]
-    """In what it differs from the paper."""
+    """How it differs from the paper."""
 
 
 def laptop_settings(model: str) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def smoke_settings(model: str) -> dict[str, Any]:
 
 def smoke_runs(experiment: str, model: str, data: str) -> int:
     if model.startswith("densenet"):
-        return 0  # forty layers take as long as all the rest, however narrow
+        return 0  # even narrow, its forty layers would take as long as all the rest
     return 2 if model.startswith("lenet5") else 1
 
 
@@ -131,16 +131,16 @@ SCALES = {
         teacher=DRAWING,
         speed={"rounds": 20},
         notes=(
-            "far from the paper's budget: 10,000 training images (drawn anew for each seed) and 4 epochs, LeNet-5 "
+            "far from the paper's budget: 10,000 training images (chosen again for each seed) and 4 epochs, LeNet-5 "
             "12 epochs, ResNet-18 and DenseNet-40-12 5,000 images and 2 epochs, instead of all images and 250 epochs; "
             "test sets are complete",
-            "falling rate: one-cycle; losing 5 % an epoch does nothing in 4 epochs",
-            "BatchNorm's running averages take a tenth of each batch, not a hundredth: they would lag behind in runs "
-            "of a few hundred steps",
+            "falling rate: one-cycle; falling by 5 % per epoch has no effect in 4 epochs",
+            "BatchNorm's momentum is 0.1 instead of 0.01, with which the running averages would lag behind in runs of "
+            "a few hundred steps",
             "float32 on every device",
             "affNIST: affnist-like, MNIST's test images deformed by our own recipe",
-            "hybrid augmentation: the network that deforms the images learned to draw quickly, by the standardised "
-            "decoder with a reconstruction weight of 3",
+            "hybrid augmentation: the network that deforms the images has the standardised decoder and a "
+            "reconstruction weight of 3, with which it learns to draw quickly",
         ),
     ),
     "smoke": Scale(
@@ -160,7 +160,7 @@ SCALES = {
 
 @dataclass(frozen=True)
 class Trial:
-    """One run: its settings, and the run that must be finished first where that one deforms its images."""
+    """One run of an experiment: its settings, and for hybrid augmentation its teacher, which must be finished first."""
 
     variant: str
     settings: RunSettings
@@ -173,7 +173,7 @@ class Trial:
         return Run.named(self.settings, self.settings.data).path
 
     def with_seed(self, seed: int) -> "Trial":
-        """The same training from another seed, which its teacher has too."""
+        """The same training with another seed; its teacher gets the same seed."""
         teacher = None if self.teacher is None else self.teacher.with_seed(seed)
         settings = replace(self.settings, seed=seed, teacher=None if teacher is None else teacher.path)
         return replace(self, settings=settings, teacher=teacher)
@@ -185,7 +185,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table: the same training with several seeds."""
+    """One number in a table: the same training with several seeds."""
 
     trials: tuple[Trial, ...]
 
@@ -200,7 +200,7 @@ Grid = dict[tuple[str, str], Cell]
 
 @dataclass(frozen=True)
 class Protocol:
-    """The experiments at one scale, in one folder; `runs` replaces the scale's own numbers of seeds."""
+    """The experiments at one scale, in one folder; `runs` overrides the scale's numbers of seeds."""
 
     scale: Scale
     out: Path
@@ -213,7 +213,7 @@ class Protocol:
     def cell(
         self, experiment: str, model: str, data: str, schedule: Schedule = "constant", **changes: Any
     ) -> Cell | None:
-        """None where the scale leaves it out."""
+        """None if the scale leaves it out."""
         count = self.scale.runs(experiment, model, data) if data in self.scale.data else 0
         if count:
             count = self.runs or count
@@ -222,16 +222,16 @@ class Protocol:
 
     def trial(self, model: str, data: str, schedule: Schedule, seed: int, **changes: Any) -> Trial:
         usual = {"model": model, "data": self.scale.data[data], "seed": seed, **self.scale.settings(model)}
-        usual["precision"] = "float32"  # the paper's time knew no other; left alone, GPUs would take bfloat16
+        usual["precision"] = "float32"  # as in the paper; by default, GPUs would use bfloat16
         if data == "affNIST":
             usual["augment"] = "none"
         plain = TrainConfig(**usual, schedule=schedule).resolve()
-        # A change that changes nothing is left out: the variant is the usual one.
+        # A change to the value it already has is left out, so that the variant keeps its usual name.
         changes = {name: value for name, value in changes.items() if getattr(plain, name) != value}
         variant = "-".join([schedule, *(f"{name.replace('_', '-')}-{value}" for name, value in changes.items())])
         teacher = None
         if changes.get("augment") == "hybrid":
-            # Of the same seed: it has seen the same training images, and no others.
+            # With the same seed, it has seen the same training images and no others.
             rate = self.scale.falling if data == "MNIST" else "constant"
             teacher = self.trial(model, data, rate, seed, **self.scale.teacher)
             changes["teacher"] = teacher.path
@@ -239,12 +239,12 @@ class Protocol:
         return Trial(variant, config.resolve(), teacher)
 
     def grid(self, experiment: str) -> Grid:
-        """What an experiment consists of."""
+        """The cells of an experiment, by row and column."""
         cells = EXPERIMENTS[experiment](self)
         return {place: cell for place, cell in cells.items() if cell is not None}
 
     def trials(self, target: Target) -> list[Trial]:
-        """All runs of a target; the first seed of everything comes before the second of anything."""
+        """All runs of a target, ordered by seed: the first seed of every cell, then the second, and so on."""
         cells = [cell for experiment in TARGETS[target] for cell in self.grid(experiment).values()]
         trials: dict[Path, Trial] = {}
         for seed in range(max((len(cell.trials) for cell in cells), default=0)):
@@ -269,7 +269,7 @@ def table1(protocol: Protocol) -> MaybeGrid:
 
 
 def table2(protocol: Protocol) -> MaybeGrid:
-    """HitNet and CapsNet with routing on five data sets; constant rate but for MNIST."""
+    """HitNet and CapsNet with routing on five data sets; constant rate except on MNIST."""
     return {
         (title, data): protocol.cell("table2", model, data, protocol.scale.falling if data == "MNIST" else "constant")
         for model, title in (("hitnet", "HitNet"), ("capsnet", "CapsNet"))
@@ -309,9 +309,9 @@ def ablations(protocol: Protocol) -> MaybeGrid:
 
 
 def figures(protocol: Protocol) -> MaybeGrid:
-    """What is drawn beside the runs of table 1: HitNet with the decoder whose deformations show after minutes."""
-    drawn = protocol.trial("hitnet", "MNIST", protocol.scale.falling, seed=0, **DRAWING)
-    return {(STANDARDISED, "MNIST"): Cell((drawn,))}
+    """The run for figures in addition to table 1: HitNet with the decoder whose deformations show within minutes."""
+    trial = protocol.trial("hitnet", "MNIST", protocol.scale.falling, seed=0, **DRAWING)
+    return {(STANDARDISED, "MNIST"): Cell((trial,))}
 
 
 EXPERIMENTS: dict[str, Callable[[Protocol], MaybeGrid]] = {
@@ -322,7 +322,7 @@ EXPERIMENTS: dict[str, Callable[[Protocol], MaybeGrid]] = {
     "ablations": ablations,
     "figures": figures,
 }
-# `speed` trains nothing to the end: it only takes the time of some steps.
+# `speed` has no runs: it only times some training steps.
 TARGETS: dict[str, tuple[str, ...]] = {
     **{name: (name,) for name in EXPERIMENTS},
     "speed": (),

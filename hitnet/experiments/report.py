@@ -1,4 +1,4 @@
-"""Everything on one page: report.html holds its pictures itself and fetches nothing."""
+"""Everything on one page: report.html embeds its pictures and fetches nothing."""
 
 import base64
 from collections import Counter
@@ -40,7 +40,7 @@ figcaption { font-size: .9rem; margin-bottom: .3rem; }
 def report(
     protocol: Protocol, tables: Sequence[Table], pictures: Sequence[tuple[str, Path]], problems: Sequence[str]
 ) -> str:
-    """The page of a protocol: what was done and where, what failed, the claims, the tables, the pictures."""
+    """The report as HTML: machines and notes, what failed, the claims, the tables, the pictures."""
     body = [f"<h1>HitNet: the paper’s experiments, scale {escape(protocol.scale.name)}</h1>"]
     of_all = [*_machines(protocol), *protocol.scale.notes, *problems]
     body.append(_notes(of_all))
@@ -59,11 +59,11 @@ def report(
 
 
 def _machines(protocol: Protocol) -> list[str]:
-    """Where the finished runs were made, as they wrote it down themselves."""
+    """The machines of the finished runs, as their env.json says."""
     machines: Counter[str] = Counter()
     for record in single_results(protocol):
-        found = Run(protocol.out / str(record["run"])).read_environment()
-        machines[f"{found['processor']}, {found['cores']} cores, {found['device']}; torch {found['torch']}"] += 1
+        env = Run(protocol.out / str(record["run"])).read_environment()
+        machines[f"{env['processor']}, {env['cores']} cores, {env['device']}; torch {env['torch']}"] += 1
     return [f"{count} runs on {words}" for words, count in machines.items()]
 
 

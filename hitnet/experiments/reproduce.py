@@ -1,4 +1,4 @@
-"""From a target to its tables: what is missing is trained, what is there is read."""
+"""From a target to its tables: train the missing runs, read the others, write everything."""
 
 import time
 from collections.abc import Collection, Iterator
@@ -20,12 +20,12 @@ from hitnet.files import read_json, write_json, write_text
 
 try:
     import fcntl
-except ImportError:  # Windows; there it is left to the user
+except ImportError:  # Windows, where nothing prevents two commands in one folder
     fcntl = None  # type: ignore[assignment]
 
 
 class Listener:
-    """Told how the experiments go, so that it can be shown. This one is silent."""
+    """Called as the experiments proceed, to display their progress. This base class does nothing."""
 
     def planned(self, all_progress: list[Progress], seconds: float) -> None: ...
 
@@ -48,13 +48,13 @@ def reproduce(
     ray: str | None = None,
     listener: Listener | None = None,
 ) -> bool:
-    """Do what the target still lacks and write what was found; whether every run could be finished."""
+    """Train what the target still lacks and write the results; returns whether every run was finished."""
     if ray is not None and workers != 1:
         raise ValueError("workers are for one machine, ray is for many; choose one of them")
     for name, value in (("runs", runs), ("workers", workers)):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    # In full: a run names its teacher, and whoever resumes it may start in another folder.
+    # An absolute path: a run records its teacher's path, and may be resumed from another working directory.
     protocol = Protocol(SCALES[scale], out.resolve(), runs)
     with only_command(protocol.out):
         check_scale(protocol)
@@ -64,27 +64,27 @@ def reproduce(
 def _reproduce(target: Target, protocol: Protocol, workers: int, ray: str | None, listener: Listener) -> bool:
     out = protocol.out
     all_progress = survey(protocol.trials(target))
-    # What cannot enter the tables is refused now, not after hours of training.
+    # Runs that cannot enter the tables are refused now, not after hours of training.
     single_results(protocol)
     if ray is None:
         check_data(all_progress)
     listener.planned(all_progress, seconds_left(all_progress, 0))
     try:
         if target in ("speed", "all") and not (out / SPEED_FILE).is_file():
-            # Before the runs: it is to be alone on the machine.
+            # Before the runs: nothing else should compute during the timing.
             listener.timing()
             write_json(out / SPEED_FILE, vars(measure_speed(**protocol.scale.speed)))
         began = time.monotonic()
 
-        def watch(found: list[Progress]) -> None:
-            listener.changed(found, seconds_left(found, time.monotonic() - began))
+        def watch(current: list[Progress]) -> None:
+            listener.changed(current, seconds_left(current, time.monotonic() - began))
 
         if ray is None:
             run_local(all_progress, workers, watch)
         else:
             run_on_ray(all_progress, ray, watch)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped; the same command goes on from the last epochs in {out}") from None
+        raise KeyboardInterrupt(f"stopped; the same command resumes from the last epochs in {out}") from None
     listener.writing()
     failures = {progress.trial: progress.failure for progress in all_progress if progress.failure is not None}
     tables, problems = write(protocol, failures, TARGETS[target])
@@ -96,24 +96,24 @@ SPEED_FILE, SCALE_FILE = "speed.json", "scale.json"
 
 
 def check_scale(protocol: Protocol) -> None:
-    """A folder holds one scale: the tables of another would take the place of its own."""
+    """Refuse a second scale in one folder: its tables would overwrite the first one's."""
     path, name = protocol.out / SCALE_FILE, protocol.scale.name
     if not path.is_file():
         write_json(path, {"scale": name})
-    elif (found := read_json(path).get("scale")) != name:
-        raise ValueError(f"{protocol.out} holds experiments at scale {found}, expected {name}; choose another --out")
+    elif (present := read_json(path).get("scale")) != name:
+        raise ValueError(f"{protocol.out} holds experiments at scale {present}, expected {name}; choose another --out")
 
 
 def check_data(all_progress: list[Progress]) -> None:
-    """Have every data set that is still needed; a missing one is told now, and no two processes download the same."""
+    """Load every data set that is still needed: a missing one fails now, and no two processes download the same one."""
     for name in {progress.trial.settings.data for progress in all_progress if progress.status == "waiting"}:
         load_dataset(name)
 
 
 def write(protocol: Protocol, failures: Failures, asked: Collection[str]) -> tuple[list[Table], list[str]]:
-    """Everything that the finished runs say, into the protocol's folder: tables, claims, figures, report.
+    """Write the results of all finished runs into the protocol's folder: tables, claims, figures, report.
 
-    Given back: the tables, and why figures are missing.
+    Returns the tables, and why figures are missing.
     """
     out = protocol.out
     speed = read_speed(out / SPEED_FILE) if (out / SPEED_FILE).is_file() else None
@@ -131,7 +131,7 @@ def write(protocol: Protocol, failures: Failures, asked: Collection[str]) -> tup
 
 @contextmanager
 def only_command(folder: Path) -> Iterator[None]:
-    """Hold the folder until the block, or the process, ends: two commands would train the same runs twice."""
+    """Lock the folder until the block, or the process, ends: two commands would train the same runs twice."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ".lock").touch()
@@ -143,9 +143,8 @@ def only_command(folder: Path) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise RuntimeError(
-                    f"another command is at work in {folder}, expected to be alone there; "
-                    "wait for it, or choose another --out"
+                    f"another command is running in {folder}, expected none; wait for it, or choose another --out"
                 ) from None
             except OSError:
-                pass  # some file systems of clusters have no locks
+                pass  # some cluster file systems do not support locks
         yield

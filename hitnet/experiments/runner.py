@@ -1,4 +1,4 @@
-"""Many runs on one machine: one process a run, the cores split among those that run at a time."""
+"""Many runs on one machine: one process per run, the cores split among the runs at work."""
 
 import multiprocessing
 import os
@@ -20,26 +20,26 @@ from hitnet.settings import RunSettings
 from hitnet.training.watchers import Row
 
 Status = Literal["waiting", "running", "done", "failed"]
-ATTEMPTS = 3  # of a run whose process was killed: by the system, when memory is short
-# Where a run is computed and where its files lie is no part of the protocol: at most it changes how sums are rounded.
+ATTEMPTS = 3  # for a run whose process was killed, usually by the system for lack of memory
+# Where a run is computed and stored is not part of the protocol: at most it changes how sums are rounded.
 ELSEWHERE = ("out", "data_dir", "device", "threads")
 
 
 @dataclass
 class Progress:
-    """How far one trial is."""
+    """The progress of one trial."""
 
     trial: Trial
     status: Status = "waiting"
     rows: list[Row] = field(default_factory=list)
-    """What its epochs measured so far."""
+    """The measurements of its epochs so far."""
     began: int = 0
-    """How many epochs it had when this command took it up."""
+    """How many epochs were done when this command started."""
     attempts: int = 0
     problem: str | None = None
     """Why it failed."""
     ended: float = 0.0
-    """When it was done or failed, by this process's clock; 0 before that, and if it was done already."""
+    """When it was done or failed, on the monotonic clock; 0 before that, or if it was done before this command."""
 
     @property
     def epochs(self) -> int:
@@ -51,7 +51,7 @@ class Progress:
 
     @property
     def failure(self) -> str | None:
-        """What to say of a run that failed, on one line."""
+        """The failure message on one line; None if it did not fail."""
         if self.status != "failed":
             return None
         return f"failed: {self.trial.title}: {' '.join(str(self.problem).split())}"
@@ -60,7 +60,7 @@ class Progress:
         self.status, self.problem, self.ended = "done" if problem is None else "failed", problem, time.monotonic()
 
     def look(self) -> None:
-        """Read what the run has written since."""
+        """Read the epochs that the run has written so far."""
         self.rows = Run(self.trial.path).read_metrics() or self.rows
 
 
@@ -68,7 +68,7 @@ Watch = Callable[[list[Progress]], None]
 
 
 def survey(trials: list[Trial]) -> list[Progress]:
-    """How far each trial is before anything is started."""
+    """The progress of each trial before anything is started."""
     all_progress = [Progress(trial, "done" if is_done(trial) else "waiting") for trial in trials]
     for progress in all_progress:
         progress.look()
@@ -77,7 +77,7 @@ def survey(trials: list[Trial]) -> list[Progress]:
 
 
 def next_trial(all_progress: list[Progress]) -> Progress | None:
-    """The first one that waits for nothing; what waits for a run that failed fails with it."""
+    """The first trial that is ready to start; a trial whose teacher failed fails too."""
     statuses = {progress.trial.path: progress.status for progress in all_progress}
     for progress in all_progress:
         if progress.status != "waiting":
@@ -86,7 +86,7 @@ def next_trial(all_progress: list[Progress]) -> Progress | None:
         if teacher is None or statuses[teacher.path] == "done":
             return progress
         if statuses[teacher.path] == "failed":
-            progress.end(f"the run that is to deform its images failed: {teacher.path}")
+            progress.end(f"its teacher failed: {teacher.path}")
     return None
 
 
@@ -98,9 +98,9 @@ class Worker:
 
 
 def run_local(all_progress: list[Progress], workers: int, watch: Watch, pause: float = 0.5) -> None:
-    """Do what is to be done, `workers` runs at a time; `watch` is called whenever something may have changed.
+    """Finish all trials, `workers` runs at a time; `watch` is called whenever something may have changed.
 
-    A run that fails is reported and the others go on. An interruption ends the processes; their runs can be resumed.
+    A failed run is reported and the others continue. An interrupt ends the processes; their runs can be resumed.
     """
     context = _context()
     threads = max(1, torch.get_num_threads() // workers)
@@ -136,7 +136,7 @@ def _start(context: multiprocessing.context.BaseContext, chosen: Progress, threa
 
 
 def _end(worker: Worker) -> None:
-    """The worker's process is over: the trial is done, has failed, or is to be tried again."""
+    """The worker's process has ended: the trial is done, has failed, or will be tried again."""
     progress = worker.progress
     try:
         report = worker.reports.recv()
@@ -147,8 +147,8 @@ def _end(worker: Worker) -> None:
     elif report is None and progress.attempts < ATTEMPTS:
         progress.status = "waiting"
     else:
-        killed = f"its process ended {ATTEMPTS} times without a word (exit code {worker.process.exitcode})"
-        progress.end(report or f"{killed}; is memory short?")
+        killed = f"its process ended {ATTEMPTS} times without an error message (exit code {worker.process.exitcode})"
+        progress.end(report or f"{killed}; is there enough memory?")
 
 
 def _work(trial: Trial, threads: int, reports: Connection) -> None:
@@ -157,13 +157,13 @@ def _work(trial: Trial, threads: int, reports: Connection) -> None:
     try:
         do(trial)
     except KeyboardInterrupt:
-        pass  # the parent says it once for all
+        pass  # the parent reports it, once for all runs
     except Exception as error:
         reports.send(f"{type(error).__name__}: {error}")
 
 
 def _end_with_parent() -> None:
-    """When the command itself is killed, nobody else would end its processes, and the next command trains the same."""
+    """End with the command: if it is killed, its orphans would train the same runs as the next command."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -171,7 +171,7 @@ def _end_with_parent() -> None:
 
 
 def _context() -> multiprocessing.context.BaseContext:
-    """Processes that are forked from one that has loaded torch start at once; where nothing forks, they load it."""
+    """Processes forked from a server that has loaded torch start at once; without fork, each one loads torch."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -179,11 +179,11 @@ def _context() -> multiprocessing.context.BaseContext:
     return context
 
 
-# ---- one trial: its run is started, resumed or left alone, whatever it takes to have it finished
+# ---- one trial: its run is started, resumed, or left alone if it is finished
 
 
 def is_done(trial: Trial) -> bool:
-    """Whether the run is finished; one of other settings in its place is an error."""
+    """Whether the run is finished; a run with other settings in its place is an error."""
     run = Run(trial.path)
     if run.exists:
         check_settings(run, trial.settings)
@@ -191,12 +191,12 @@ def is_done(trial: Trial) -> bool:
 
 
 def do(trial: Trial) -> None:
-    """Train the trial's run to its end, from its last whole epoch if it has any."""
+    """Train the trial's run to its end, from its last complete epoch if there is one."""
     if is_done(trial):
         return
     run = Run(trial.path)
     if run.exists:
-        # Resuming goes by what is written there, and since then OUT may have moved with the teacher in it.
+        # Resuming reads the settings from this file, and OUT may have moved since, with the teacher in it.
         write_json(run.settings_file, trial.settings.to_json())
         train.resume(run.path)
     else:
@@ -204,8 +204,8 @@ def do(trial: Trial) -> None:
 
 
 def check_settings(run: Run, wanted: RunSettings) -> None:
-    """Refuse a run that is not what the protocol has in its place."""
-    # Each of torchrun's processes normalises over its own share of a batch.
+    """Refuse a run whose settings differ from the protocol's."""
+    # The number of processes matters too: with torchrun, each one normalises over its own share of a batch.
     made_with = {**_settings(run.read_settings()), "processes": run.read_environment()["processes"]}
     for name, expected in {**_settings(wanted), "processes": 1}.items():
         if made_with[name] != expected:
@@ -216,7 +216,7 @@ def check_settings(run: Run, wanted: RunSettings) -> None:
 
 
 def _settings(settings: RunSettings) -> dict[str, Any]:
-    """All that matters; the teacher as seen from the run, since both may have moved."""
+    """The settings that matter; the teacher's path relative to the run, since both may have moved."""
     teacher = None if settings.teacher is None else os.path.relpath(settings.teacher, settings.out)
     values = {**settings.to_json(), "teacher": teacher}
     return {name: value for name, value in values.items() if name not in ELSEWHERE}

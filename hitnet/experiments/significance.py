@@ -1,4 +1,4 @@
-"""Numbers about few runs: mean, deviation, and whether one mean lies below another."""
+"""Statistics of a few runs: mean, deviation, and whether one mean lies below another."""
 
 import statistics
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Errors:
 
     @property
     def deviation(self) -> float | None:
-        """Between runs, with n − 1; a single run has none."""
+        """Standard deviation between runs, with n − 1; None for a single run."""
         return statistics.stdev(self.values) if self.count > 1 else None
 
     def __str__(self) -> str:
@@ -35,23 +35,24 @@ class Errors:
 
 
 def welch(lower: Errors, higher: Errors) -> float | None:
-    """One-sided p of Welch's t test: how likely such a difference would be if `lower` were not the lower one.
+    """One-sided p value of Welch's t test: the probability of such a difference if `lower` were not the lower one.
 
-    None where it cannot be asked: fewer than two runs on a side, or no spread at all to measure the difference by.
+    None if it is undefined: fewer than two runs on one side, or no spread on either side.
     """
     if lower.deviation is None or higher.deviation is None or not (lower.deviation or higher.deviation):
         return None
+    # mean, deviation and count of one side, then of the other
     sides = (number for errors in (lower, higher) for number in (errors.mean, errors.deviation, errors.count))
     return float(stats.ttest_ind_from_stats(*sides, equal_var=False, alternative="less").pvalue)
 
 
 def sign_test(successes: int, trials: int) -> float:
-    """How likely so many successes or more would be if each were the toss of a coin."""
+    """The probability of at least this many successes if each were a coin toss."""
     return float(stats.binomtest(successes, trials, alternative="greater").pvalue) if trials else 1.0
 
 
 def conclude(p: float | None) -> Conclusion:
-    """A claim holds if p is small, does not if the opposite's is, and is otherwise not decided."""
+    """A claim holds if p is small, does not hold if the opposite's p is small, and is otherwise not decided."""
     if p is None or LEVEL <= p <= 1 - LEVEL:
         return "not decided at this scale"
     return "holds" if p < LEVEL else "does not hold"

@@ -1,4 +1,4 @@
-"""How much faster HitNet trains than CapsNet with routing: steps of both in turn, so that a busy machine slows both."""
+"""How much faster HitNet trains than CapsNet with routing: steps in turn, so that a busy machine slows both."""
 
 import time
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from hitnet.runs.environment import processor
 from hitnet.training.devices import choose_device
 from hitnet.training.state import make_optimizer
 
-# The winograd one is for CPUs.
+# The Winograd convolution is used on CPUs only.
 PATHS = {"Winograd convolution": None, "direct convolution": False}
 NETWORKS = {"hitnet": "HitNet", "capsnet": "CapsNet"}
 EPOCH = 60_000  # images
@@ -33,8 +33,9 @@ class Ratio:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The middle 95 % of medians of rounds drawn again with replacement."""
+        """95 % bootstrap interval of the median."""
         random = np.random.default_rng(0)
+        # 2,000 resamples of all rounds with replacement, and the median of each
         medians = np.median(random.choice(self.values, (2_000, len(self.values))), axis=1)
         low, high = np.quantile(medians, (0.025, 0.975))
         return float(low), float(high)
@@ -42,15 +43,15 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds of each step, by network and path of the large convolution."""
+    """Seconds of each step, by network and kind of large convolution."""
 
     seconds: dict[str, dict[str, list[float]]]
-    """path -> network -> one time a round"""
+    """path -> network -> one time per round"""
     batch_size: int
     device: str
     threads: int
     width: int | None = None
-    """Channels of the encoder where they are not the paper's."""
+    """Channels of the encoder if not the paper's."""
 
     @property
     def ratios(self) -> dict[str, Ratio]:
@@ -62,7 +63,7 @@ class Speed:
 
 
 def measure_speed(rounds: int, batch_size: int = 128, width: int | None = None) -> Speed:
-    """Training steps on random images of MNIST's size; one round is a step of every case, after one to warm up."""
+    """Time training steps on random images of MNIST's size; one round is a step of every case, after a warm-up."""
     device = choose_device("auto")
     paths = [path for path in PATHS if device.type == "cpu" or PATHS[path] is False]
     steps = {
@@ -73,7 +74,7 @@ def measure_speed(rounds: int, batch_size: int = 128, width: int | None = None) 
         for (path, title), step in steps.items():
             began = time.perf_counter()
             step()
-            torch.get_device_module(device).synchronize()  # a GPU is still at work when the last command returns
+            torch.get_device_module(device).synchronize()  # GPUs compute asynchronously
             if turn:
                 seconds[path][title].append(time.perf_counter() - began)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{processor()} ({device.type})"
@@ -81,15 +82,15 @@ def measure_speed(rounds: int, batch_size: int = 128, width: int | None = None) 
 
 
 def read_speed(path: Path) -> Speed:
-    """What an earlier command measured."""
+    """The times that an earlier command measured."""
     try:
         return Speed(**read_json(path))
     except TypeError as error:
-        raise ValueError(f"{path} holds no times ({error}); remove it, and they are taken anew") from None
+        raise ValueError(f"{path} holds no times ({error}); remove it to measure them again") from None
 
 
 class Step:
-    """One step of training; the direct convolution gets the memory order that suits it best."""
+    """One training step; the direct convolution gets the memory layout in which it is fastest."""
 
     def __init__(self, name: str, path: str, batch_size: int, width: int | None, device: torch.device) -> None:
         torch.manual_seed(0)
@@ -111,7 +112,7 @@ class Step:
 
 
 def speed_table(speed: Speed) -> Table:
-    """Time per epoch of MNIST's 60,000 training images."""
+    """The time per epoch of MNIST's 60,000 training images."""
     rows, records = [], []
     epochs = EPOCH / speed.batch_size
     for path, times in speed.seconds.items():
@@ -123,13 +124,13 @@ def speed_table(speed: Speed) -> Table:
     rounds = len(next(iter(times.values())))
     notes = [
         f"on {speed.device}, threads: {speed.threads}, float32: medians of {rounds} steps of {speed.batch_size} "
-        "images, networks in turn, scaled to an epoch; the ratio is the median of those of single rounds",
-        "the paper compares with others' code; our CapsNet is a fast one: its routing is batched, and its coefficients "
-        "carry no gradient",
+        "images, networks in turn, scaled to an epoch; the ratio is the median of the ratios of single rounds",
+        "the paper compares with other authors' code; our CapsNet is a fast one: its routing is batched, and its "
+        "coefficients carry no gradient",
     ]
     if speed.width is not None:
         notes.insert(
-            0, f"encoders of {speed.width} channels, not the paper's {PAPER_WIDTH}: no time of the paper's networks"
+            0, f"encoders of {speed.width} channels, not the paper's {PAPER_WIDTH}: not times of the paper's networks"
         )
     headings = ["large convolution by", "HitNet", "CapsNet", "CapsNet / HitNet", "paper"]
     return Table("speed", "Time of one training epoch of MNIST", headings, rows, notes, records)

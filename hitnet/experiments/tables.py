@@ -1,4 +1,4 @@
-"""The tables: what was measured beside what the paper reports, as Markdown, CSV and LaTeX."""
+"""The tables: our results next to what the paper reports, as Markdown, CSV and LaTeX."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ from hitnet.files import write_text
 
 @dataclass(frozen=True)
 class Table:
-    """Words for readers, and the same as numbers for programs."""
+    """Text for readers (`rows`), and the same as numbers for programs (`records`)."""
 
     name: str
     title: str
@@ -34,39 +34,39 @@ TITLES = {
     "ablations": "What the paper leaves open: test error of HitNet on MNIST, %",
 }
 READING = "mean ± deviation between runs (number of runs)"
-REPORTED = "after it, what the paper reports"
+REPORTED = "in the next column, what the paper reports"
 DERIVED = "derived: the paper gives the difference to plain training only"
 
 
 def all_tables(protocol: Protocol, failures: Failures, asked: Collection[str]) -> list[Table]:
-    """A table for every experiment that was asked for, now or before, as far as it has finished runs."""
+    """A table for every experiment requested now or before, if it has finished runs."""
     tables = []
     shown = {*asked, *begun(protocol)}
     for name, title in TITLES.items():
         grid = protocol.grid(name)
-        found = all_errors(grid)
-        if name not in shown or not found:
+        errors = all_errors(grid)
+        if name not in shown or not errors:
             continue
         notes = [*protocol.scale.notes, *unfinished(grid, failures)]
-        table = grid_table(name, title, found, grid, notes)
-        tables.append(EXTRAS.get(name, lambda table, found, grid: table)(table, found, grid))
-        if name == "table3" and pairs_of(found):
-            tables.append(decrease_table(found, notes))
+        table = grid_table(name, title, errors, grid, notes)
+        tables.append(EXTRAS[name](table, errors, grid) if name in EXTRAS else table)
+        if name == "table3" and pairs_of(errors):
+            tables.append(decrease_table(errors, notes))
     return tables
 
 
-def grid_table(name: str, title: str, found: ErrorTable, grid: Grid, notes: list[str]) -> Table:
-    """Rows and columns in the protocol's order, as far as there is something in them."""
+def grid_table(name: str, title: str, errors: ErrorTable, grid: Grid, notes: list[str]) -> Table:
+    """The rows and columns that are not empty, in the protocol's order."""
     reported = paper.REPORTED.get(name, {})
-    columns = sorted({column for _, column in found}, key=[column for _, column in grid].index)
+    columns = sorted({column for _, column in errors}, key=[column for _, column in grid].index)
     rows, records = [], []
-    for row in dict.fromkeys(row for row, _ in found):
+    for row in dict.fromkeys(row for row, _ in errors):
         cells = [row]
         for column in columns:
-            errors, theirs = found.get((row, column)), reported.get((row, column))
-            cells += [str(errors or "–"), str(theirs or "–")] if reported else [str(errors or "–")]
-            if errors is not None:
-                records.append({"row": row, "column": column, **_numbers(errors), **_theirs(theirs)})
+            ours, theirs = errors.get((row, column)), reported.get((row, column))
+            cells += [str(ours or "–"), str(theirs or "–")] if reported else [str(ours or "–")]
+            if ours is not None:
+                records.append({"row": row, "column": column, **_numbers(ours), **_theirs(theirs)})
         rows.append(cells)
     notes = [f"{READING}; {REPORTED}" if reported else READING, *notes]
     if any("(derived)" in cell for cells in rows for cell in cells):
@@ -78,14 +78,15 @@ def grid_table(name: str, title: str, found: ErrorTable, grid: Grid, notes: list
 BEST = "best run on MNIST"
 
 
-def with_best(table: Table, found: ErrorTable, grid: Grid) -> Table:
-    """The best single run of each network on MNIST, as the paper gives it."""
+def with_best(table: Table, errors: ErrorTable, grid: Grid) -> Table:
+    """Add the best single run of each network on MNIST, as the paper does."""
     for row in table.rows:
+        # the errors of all runs of this network on MNIST
         runs = [
             error
-            for (network, column), sample in found.items()
+            for (network, column), ours in errors.items()
             if network == row[0] and (column in (CONSTANT, FALLING) or column.startswith("MNIST,"))
-            for error in sample.values
+            for error in ours.values
         ]
         row += [f"{min(runs):.2f}" if runs else "–", f"{paper.BEST[row[0]]:.2f}"]
         if runs:
@@ -95,8 +96,8 @@ def with_best(table: Table, found: ErrorTable, grid: Grid) -> Table:
     return table
 
 
-def with_quoted(table: Table, found: ErrorTable, grid: Grid) -> Table:
-    """CapsNets that others trained, as the paper quotes them."""
+def with_quoted(table: Table, errors: ErrorTable, grid: Grid) -> Table:
+    """Add the CapsNets of other authors, as the paper quotes them."""
     columns = table.headings[1::2]
     for name, quoted in paper.CAPSNETS.items():
         table.rows.append([name, *(part for column in columns for part in ("–", quoted.get(column, "–")))])
@@ -108,13 +109,13 @@ def with_quoted(table: Table, found: ErrorTable, grid: Grid) -> Table:
     return table
 
 
-def against_default(table: Table, found: ErrorTable, grid: Grid) -> Table:
-    """How far each choice lies from what the scale's runs have by default, and whether the runs tell them apart."""
+def against_default(table: Table, errors: ErrorTable, grid: Grid) -> Table:
+    """Add the difference of each choice to the default one, and whether it is significant."""
     default = next(iter(grid))
     for row, record in zip(table.rows, table.records, strict=True):
         place = (row[0], "MNIST")
         same = grid[place].trials[0] == grid[default].trials[0]
-        row.append("default" if same else _compared(found[place], found.get(default)))
+        row.append("default" if same else _compared(errors[place], errors.get(default)))
         record["against_default"] = row[-1]
     table.headings.append("against the default")
     table.notes.append(
@@ -141,10 +142,10 @@ EXTRAS: dict[str, Callable[[Table, ErrorTable, Grid], Table]] = {
 }
 
 
-def decrease_table(found: ErrorTable, notes: list[str]) -> Table:
-    """By how much Hit-or-Miss lowers the mean error, and the deviation between runs, of each network."""
+def decrease_table(errors: ErrorTable, notes: list[str]) -> Table:
+    """How much Hit-or-Miss lowers each network's mean error and its deviation between runs."""
     records: list[dict[str, Any]] = []
-    for (name, data), (before, after) in pairs_of(found).items():
+    for (name, data), (before, after) in pairs_of(errors).items():
         spread = None
         if before.deviation and after.deviation is not None:
             spread = relative_decrease(before.deviation, after.deviation)
@@ -161,17 +162,20 @@ def decrease_table(found: ErrorTable, notes: list[str]) -> Table:
             cells += [f"{_signed(own['error'])} / {_signed(own['deviation'])}", _signed(paper.DECREASE[name][data])]
         rows.append(cells)
     headings = ["", *(part for data in columns for part in (data, "paper"))]
-    reading = "relative decrease of the mean error / of the deviation between runs; after it the paper's, of the error"
+    reading = (
+        "relative decrease of the mean error / of the deviation between runs; in the next column, the paper's decrease "
+        "of the error"
+    )
     return Table("table3-decrease", "Relative decrease with Hit-or-Miss, %", headings, rows, [reading, *notes], records)
 
 
-def pairs_of(found: ErrorTable) -> dict[tuple[str, str], tuple[Errors, Errors]]:
-    """(network, data set) -> what was found without and with Hit-or-Miss, where there are both."""
+def pairs_of(errors: ErrorTable) -> dict[tuple[str, str], tuple[Errors, Errors]]:
+    """(network, data set) -> errors without and with Hit-or-Miss, if there are both."""
     return {
-        (name, data): (found[without, data], found[with_hom, data])
+        (name, data): (errors[without, data], errors[with_hom, data])
         for name, (without, with_hom) in ((name, tuple(pair.values())) for name, pair in PAIRS.items())
         for data in FOUR
-        if (without, data) in found and (with_hom, data) in found
+        if (without, data) in errors and (with_hom, data) in errors
     }
 
 
@@ -210,7 +214,7 @@ def write_tables(tables: Iterable[Table], folder: Path) -> None:
 
 
 def write_results(protocol: Protocol) -> Path:
-    """OUT/results.csv: every finished run on a line."""
+    """OUT/results.csv: one line per finished run."""
     path = protocol.out / "results.csv"
     write_text(path, to_csv(single_results(protocol)))
     return path
@@ -237,7 +241,7 @@ def to_csv(records: list[dict[str, Any]]) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A tabular with booktabs' rules."""
+    """A tabular with the rules of booktabs."""
     columns = "l" + "r" * (len(table.headings) - 1)
     lines = [
         f"% {table.title}",

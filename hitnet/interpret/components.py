@@ -1,4 +1,4 @@
-"""How the components of true-class capsules are distributed, against what is expected of them."""
+"""How the components of true-class capsules are distributed, compared with what is expected."""
 
 import math
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class ComponentStatistics:
     edges: Tensor
     """(bins + 1,)"""
     gaussian_distance: Tensor
-    """Largest difference between the distribution found and the Gaussian N(0.5, m/√n) (Kolmogorov–Smirnov), in 0..1."""
+    """Largest difference between the measured distribution and N(0.5, m/√n) (Kolmogorov–Smirnov), in 0..1."""
     expected_deviation: float
     """m/√n"""
 
@@ -48,7 +48,7 @@ def component_statistics(
 ) -> ComponentStatistics:
     """Distribution of the true class's components over images; classes without images get NaN and empty histograms.
 
-    `capsules` are the true class's, where they are known already.
+    `capsules` are the true class's, if they are already computed.
     """
     own = (true_capsules(model, images, labels) if capsules is None else capsules).cpu()
     labels = labels.cpu()
@@ -69,7 +69,7 @@ def component_statistics(
 
 @dataclass(frozen=True)
 class ComponentSummary:
-    """All components of all true-class capsules together, beside what is expected of them."""
+    """All components of all true-class capsules together, and what is expected of them."""
 
     mean: float
     deviation: float

@@ -1,4 +1,4 @@
-"""Why an image is of a class: which capsule it hits, and which deformations lead from the prototype to it."""
+"""Why an image gets its class: which capsule hits, and which deformations lead from the prototype to the image."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from hitnet.core.model import Model
 
 
 def verdicts(model: Model, images: Tensor) -> list[Verdict | None]:
-    """One verdict for each image, None for a network without hit zone: (batch, channels, height, width) -> batch.
+    """One verdict per image, None for a network without a hit zone: (batch, channels, height, width) -> batch.
 
     Sure if exactly one capsule hits, unknown if none does, ambiguous if several do.
     """
@@ -22,8 +22,8 @@ def verdicts(model: Model, images: Tensor) -> list[Verdict | None]:
 def outlier_score(model: Model, images: Tensor) -> Tensor:
     """How unusual each image is, larger = more unusual: (batch, channels, height, width) -> (batch,).
 
-    For Hit-or-Miss the distance of the nearest capsule to the centre. For others what their scores give: −max softmax,
-    or −the greatest length of a capsule.
+    For Hit-or-Miss, the distance of the nearest capsule to the centre. For other heads, the negative of the best score:
+    −max softmax, or −the length of the longest capsule.
     """
     return model.head.outlier_score(model.scores(images))
 
@@ -36,7 +36,7 @@ class Deformation:
     units: float
     """How far the component lies from the centre, in units of m/√n."""
     change: float
-    """Mean absolute change of a pixel that it alone makes to the prototype (0..1)."""
+    """Mean absolute pixel change that it alone makes to the prototype (0..1)."""
     picture: Tensor
     """The prototype with this component alone moved: (channels, height, width)."""
 
@@ -47,7 +47,7 @@ class Explanation:
 
     image: Tensor
     capsules: Tensor
-    """(classes, dims): all that the rest is made from."""
+    """(classes, dims): the rest is computed from these."""
     class_names: tuple[str, ...]
     class_index: int
     rival_index: int
@@ -55,17 +55,17 @@ class Explanation:
     scores: list[float]
     """One for each class; for Hit-or-Miss the distance to the centre."""
     ranking: list[int]
-    """The classes, the best first."""
+    """Class indices, best first."""
     verdict: Verdict | None
-    """None for a network without hit zone."""
+    """None for a network without a hit zone."""
     hit_radius: float
     miss_radius: float
     prototype: Tensor
     reconstruction: Tensor
     residual: Tensor
-    """image − reconstruction: what the capsule does not tell."""
+    """image − reconstruction: what the capsule does not capture."""
     deformations: list[Deformation]
-    """One for each component, the one that changes the picture most first."""
+    """One per component, the one that changes the picture most first."""
     rival_prototype: Tensor
 
     @property
@@ -108,7 +108,7 @@ def explain(model: Model, image: Tensor) -> Explanation:
     scores = model.head.score(capsules)
     index = int(model.head.decide(scores))
     order = scores[0].argsort(descending=model.head.decision == "highest", stable=True)
-    # The class decided on leads, also among equals.
+    # The decided class comes first, even among ties.
     order = torch.cat([order[order == index], order[order != index]])
     rival = int(order[1])
     own = capsules[0, index]
@@ -147,7 +147,7 @@ def _in_words(explanation: Explanation) -> str:
     score, rival = explanation.scores[explanation.class_index], explanation.scores[explanation.rival_index]
     name, other = explanation.class_name, explanation.rival_name
     if explanation.verdict is None:
-        return f"It is taken for {name} (score {score:.2f}); the next best is {other} ({rival:.2f})."
+        return f"Classified as {name} (score {score:.2f}); the next best is {other} ({rival:.2f})."
     if explanation.verdict == "sure":
         return f"Sure: {name} is the only class that is hit (distance {score:.3f}); {other} comes next at {rival:.3f}."
     if explanation.verdict == "ambiguous":

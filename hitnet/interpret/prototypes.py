@@ -8,7 +8,7 @@ from hitnet.core.model import Model
 
 
 def sweep_values(model: Model, steps: int = 11) -> Tensor:
-    """Where a component is moved to show what it means, from two units below the centre to two above: (steps,)."""
+    """The values of a component in a sweep, from two units below the centre to two above: (steps,)."""
     reach = 2 * model.head.unit
     return torch.linspace(CENTRE - reach, CENTRE + reach, steps)
 
@@ -16,7 +16,7 @@ def sweep_values(model: Model, steps: int = 11) -> Tensor:
 def prototypes(model: Model) -> Tensor:
     """What each class looks like at its centre, drawn without any image: (classes, channels, height, width).
 
-    Only a Hit-or-Miss head is trained to bring its classes to the centre; others draw what they happen to have there.
+    Only a Hit-or-Miss head is trained to bring its classes to the centre; for others these pictures mean little.
     """
     classes = model.head.num_classes
     return model.draw(torch.full((classes, model.head.capsule_dim), CENTRE), torch.arange(classes))
@@ -53,7 +53,7 @@ def sample(
 ) -> Tensor:
     """New images of a class from random capsules near the centre: -> (count, channels, height, width).
 
-    `spread` is the standard deviation of each component; m/√n, the expected one, if not given (0.025 for the paper's).
+    `spread` is the standard deviation of each component; m/√n, the expected one, if not given (0.025 in the paper).
     """
     _check_index("class_index", class_index, model.head.num_classes)
     noise = torch.randn(count, model.head.capsule_dim, generator=generator)

@@ -15,33 +15,33 @@ from hitnet.interpret.prototypes import all_deformations, prototypes, sample
 
 @dataclass(frozen=True)
 class Quality:
-    """How much of the variation within classes the capsules explain, and whether drawings are taken for their class."""
+    """How much of the variation within classes the capsules explain, and whether drawings are classified correctly."""
 
     r2: float
     """1 − SSE(reconstruction) / SSE(class mean)"""
     prototype_r2: float
     """The same with every capsule at the centre: what the prototypes alone explain, zero at best."""
     component_gain: list[float]
-    """What each component adds to that while the others stay at the centre."""
+    """How much each component adds to that while the others stay at the centre."""
     sweep_change: list[float]
     """The largest change of any pixel (0..1) of any class while the component is swept."""
     prototypes_recognised: float
-    """Share of prototypes that the network itself takes for their class."""
+    """Share of prototypes that the network itself assigns to their class."""
     samples_recognised: float
-    """Share of random samples likewise."""
+    """Share of random samples that it assigns to their class."""
     images: int
-    """R² was measured on so many images,"""
+    """Number of images on which R² was measured."""
     component_images: int
-    """and the single components on so many of them."""
+    """Number of those on which the single components were measured."""
 
     @property
     def component_r2(self) -> list[float]:
-        """R² with one component as it is and the others at the centre: the prototypes' on all images, and its gain."""
+        """R² with one component as it is and the others at the centre: the prototypes' on all images, plus its gain."""
         return [self.prototype_r2 + gain for gain in self.component_gain]
 
     @property
     def by_importance(self) -> list[int]:
-        """Components, the one that adds most first."""
+        """Components, the one with the largest gain first."""
         return sorted(range(len(self.component_gain)), key=lambda component: -self.component_gain[component])
 
     @property
@@ -70,8 +70,8 @@ def quality(
 ) -> Quality:
     """Measure a network's drawings on images (float in [0, 1]) and their labels.
 
-    `capsules` are the true class's, where they are known already. The single components, for each of which every image
-    is drawn once more, are measured on `component_images` of the images, or on one of each class if that is more.
+    `capsules` are the true class's, if they are already computed. Single components are measured on `component_images`
+    of the images, as each of them needs its own drawing of every image, or on one image per class if that is more.
     """
     component_images = min(max(component_images, model.head.num_classes), len(images))
     own = true_capsules(model, images, labels) if capsules is None else capsules
@@ -92,7 +92,7 @@ def quality(
 
 
 class Measured(NamedTuple):
-    """All numbers about capsules and their drawings; those about components of Hit-or-Miss networks only."""
+    """All numbers about capsules and their drawings; those about components only for Hit-or-Miss networks."""
 
     quality: Quality
     summary: ComponentSummary | None
@@ -100,7 +100,7 @@ class Measured(NamedTuple):
 
 
 def measure(model: Model, data: ImageSet, limit: int = 10_000) -> Measured:
-    """Measure on at most `limit` of the images, or on one of each class if that is more."""
+    """Measure on at most `limit` of the images, or on one per class if that is more."""
     limit = max(limit, model.head.num_classes)
     if len(data) > limit:
         data = data.subset(stratified_subset(data.labels, limit, torch.Generator().manual_seed(0)))
@@ -129,13 +129,14 @@ def _error(model: Model, images: Tensor, labels: Tensor, capsules: Tensor) -> fl
 
 def _explained(error: float, variation: float) -> float:
     """R²: 1 − SSE / SSE(class mean)."""
-    # Where nothing varies, nothing but a perfect drawing explains it; scikit-learn says the same.
+    # If nothing varies, R² is 1 for perfect drawings and 0 for any others, as in scikit-learn.
     return 1 - error / variation if variation else float(error == 0)
 
 
 def _component_gains(
     model: Model, images: Tensor, labels: Tensor, own: Tensor, limit: int, generator: torch.Generator
 ) -> list[float]:
+    """How much R² rises when one component takes its own value instead of the centre's: -> dims."""
     if len(images) > limit:
         chosen = stratified_subset(labels, limit, generator).to(labels.device)
         images, labels, own = images[chosen], labels[chosen], own[chosen]
@@ -151,6 +152,7 @@ def _component_gains(
 
 
 def _samples_recognised(model: Model, per_class: int, generator: torch.Generator) -> float:
+    """Share of new images that the network assigns to the class they were made for."""
     right = [
         (model.predict(sample(model, index, per_class, generator=generator)) == index).float().mean()
         for index in range(model.head.num_classes)
@@ -159,6 +161,7 @@ def _samples_recognised(model: Model, per_class: int, generator: torch.Generator
 
 
 def _sweep_changes(model: Model) -> list[float]:
+    """The largest change of any pixel of any class over the sweep of each component: -> dims."""
     changes = [
         (pictures.amax(1) - pictures.amin(1)).flatten(1).amax(1)
         for pictures in (all_deformations(model, index) for index in range(model.head.num_classes))

@@ -1,1 +1,1 @@
-"""A run as a folder, and what is done with it: trained, reopened, measured, asked, drawn."""
+"""The run folder, and everything done with it: train, reopen, evaluate, calibrate, answer, draw."""

@@ -1,4 +1,4 @@
-"""Picture files answered: class, score and verdict of each, and a decision card that shows why."""
+"""Answers for picture files: class, score and verdict of each, and a decision card that shows why."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,17 +16,17 @@ from hitnet.interpret.explanation import explain
 
 
 class Picture(NamedTuple):
-    """A picture file as the network takes it, (channels, height, width), or why it cannot be read."""
+    """A picture file as the network's input, (channels, height, width), or why it cannot be read."""
 
     file: Path
     image: Tensor | None
     note: str | None
-    """How the picture was converted to the size and colours that the network knows."""
+    """How the picture was converted to the size and colours that the network expects."""
     error: str | None
 
 
 def read_pictures(model: Model, files: Sequence[Path]) -> Iterator[Picture]:
-    """One after the other, in their order; an unreadable file does not stop the others."""
+    """One by one, in the order given; an unreadable file does not stop the others."""
     shape = model.config.image_shape
     assert shape is not None
     for file in files:
@@ -40,21 +40,21 @@ def read_pictures(model: Model, files: Sequence[Path]) -> Iterator[Picture]:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a network says of one file, or why it cannot say anything."""
+    """The network's answer for one file, or why there is none."""
 
     file: str
     class_name: str | None = None
     score: float | None = None
-    """The distance to the centre for HitNet, where lower is surer; the head's own score for other networks."""
+    """HitNet: the distance to the centre, where lower is more certain. Other networks: their head's own score."""
     verdict: Verdict | None = None
     note: str | None = None
     error: str | None = None
     accepted: bool | None = None
-    """Whether the image is usual enough for the run's calibration; None without one."""
+    """Whether the outlier score is within the run's calibrated threshold; None without a calibration."""
 
 
 def predict_files(model: Model, files: Sequence[Path], threshold: float | None = None) -> list[Prediction]:
-    """One prediction for each file, in their order; it is accepted up to a `threshold` of the outlier score."""
+    """One prediction per file, in the order given; accepted if its outlier score is at most `threshold`."""
     return [_predict(model, picture, threshold) for picture in read_pictures(model, files)]
 
 
@@ -75,7 +75,7 @@ def _predict(model: Model, picture: Picture, threshold: float | None) -> Predict
 
 @dataclass(frozen=True)
 class Card:
-    """Where the decision card of one file is and what it says, or why there is none."""
+    """The decision card of one file: what it says and its path, or why there is none."""
 
     file: str
     words: str | None = None
@@ -85,7 +85,7 @@ class Card:
 
 
 def write_cards(model: Model, files: Sequence[Path], folder: Path) -> list[Card]:
-    """FOLDER/<file>-card.png and .json for each file, in their order."""
+    """FOLDER/<file>-card.png and .json for each file, in the order given."""
     from hitnet.interpret import figures  # matplotlib takes a while to load
 
     cards = []
@@ -97,7 +97,7 @@ def write_cards(model: Model, files: Sequence[Path], folder: Path) -> list[Card]
             continue
         explanation = explain(model, picture.image)
         seen[file.stem] += 1
-        # Files of the same name may come from different folders.
+        # Files from different folders may have the same name.
         name = f"{file.stem}-card" if seen[file.stem] == 1 else f"{file.stem}-card-{seen[file.stem]}"
         path = figures.save(figures.decision_card(explanation), folder / f"{name}.png", dpi=120)
         write_json(path.with_suffix(".json"), {"file": str(file), "note": picture.note, **explanation.to_json()})

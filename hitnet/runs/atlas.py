@@ -1,4 +1,4 @@
-"""The atlas of a run as files: its prototypes, a page of deformations for each class, and how they came to be."""
+"""The atlas of a run: files with its prototypes, a page of deformations per class, and a film of the training."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -16,11 +16,11 @@ from hitnet.runs.run import Run
 
 
 def write_atlas(opened: Reopened, quality: Quality, done: Callable[[int], None] = lambda count: None) -> list[Path]:
-    """RUN/plots/prototypes and RUN/plots/atlas/<class>, each as .png and .svg; `done` hears of every finished page."""
+    """RUN/plots/prototypes and RUN/plots/atlas/<class>, each as .png and .svg; `done(1)` is called after every page."""
     model, folder = opened.model, opened.run.plots_folder
     names = model.config.class_names
     trained = model.head.has_hit_zone
-    words = "what each class looks like at its centre" if trained else "drawn at 0.5, where it was not trained to be"
+    words = "what each class looks like at its centre" if trained else "drawn at 0.5, where it was not trained to lie"
     grid = figures.image_grid(prototypes(model), names, f"{opened.title()}: {words}")
     for suffix in (".png", ".svg"):
         figures.save(grid, folder / f"prototypes{suffix}")
@@ -39,7 +39,7 @@ def write_evolution(opened: Reopened) -> Path:
 
 
 def read_evolution(model: Model, run: Run) -> Iterator[tuple[int, Tensor]]:
-    """The epochs and their prototypes, (classes, channels, height, width), first epoch first."""
+    """(epoch, prototypes) in order; prototypes are (classes, channels, height, width)."""
     files = sorted(run.snapshots_folder.glob("epoch-*.safetensors"))
     if not files:
         raise FileNotFoundError(
@@ -54,7 +54,7 @@ def read_evolution(model: Model, run: Run) -> Iterator[tuple[int, Tensor]]:
 
 
 def file_name(index: int, name: str, classes: int) -> str:
-    """The class's number and name, in characters that every system takes: 3-t-shirt-top."""
+    """The class's number and name, in characters that every file system accepts: 3-t-shirt-top."""
     word = re.sub(r"[^\w-]+", "-", name).strip("-")[:40]
     number = str(index).zfill(len(str(classes - 1)))
     return number if word in ("", str(index)) else f"{number}-{word}"

@@ -1,4 +1,4 @@
-"""A data set with more training images: those of hybrid augmentation beside the originals."""
+"""Write a larger data set: the original training images and new ones made by hybrid augmentation."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ def write_augmented(
     format: Literal["folder", "npz"] = "folder",
     done: Callable[[int], None] = lambda count: None,
 ) -> Path:
-    """The training images, `per_image` new ones for each, and the test images; `done` hears of each batch's size."""
+    """Write the training images, `per_image` new ones for each, and the test images; `done(size)` after each batch."""
     if per_image < 1:
         raise ValueError(f"per_image must be at least 1, got {per_image}")
     if format == "folder" and out.suffix == ".npz":
@@ -37,7 +37,7 @@ def write_augmented(
     if format == "npz" and out.suffix != ".npz":
         out = out.with_name(f"{out.name}.npz")
     if out.exists():
-        raise FileExistsError(f"{out} is there already; choose another place for the new images, or remove it")
+        raise FileExistsError(f"{out} already exists; choose another place for the new images, or remove it")
     made = _multiplied(HybridAugmentation(model, tweak), data.train, per_image, seed, done)
     if format == "npz":
         _write_npz(made, data, out)
@@ -82,7 +82,7 @@ def _write_npz(made: Iterator[tuple[Tensor, Tensor]], data: Dataset, out: Path) 
 
 
 def _write_folder(made: Iterator[tuple[Tensor, Tensor]], data: Dataset, out: Path) -> None:
-    """train/<class>/<number>.png, its new ones <number>-new1.png …, and test/<class>/<number>.png."""
+    """train/<class>/<number>.png, the new images made from it <number>-new1.png …, and test/<class>/<number>.png."""
     classes = _folder_names(data.class_names)
     with new_folder(out) as folder:
         for split in ("train", "test"):
@@ -105,8 +105,8 @@ def _write_png(picture: Tensor, path: Path) -> None:
 
 
 def _folder_names(class_names: tuple[str, ...]) -> list[str]:
-    """Class names as folders, all different."""
+    """Class names as folder names, all different."""
     names = [folder_name(name) for name in class_names]
     if len(set(map(str.casefold, names))) < len(names):
-        raise ValueError("as folders some classes would have the same name; use --format npz")
+        raise ValueError("some classes would get the same name as folders; use --format npz")
     return names

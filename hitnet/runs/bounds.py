@@ -1,10 +1,10 @@
-"""How many answers a network may give so that few are wrong, and how sure one can be of that.
+"""Which answers to accept so that few of them are wrong, with a statistical guarantee.
 
-Images are answered in the order of their outlier score, the least unusual one first. Of a single number of answers an
-exact binomial test says whether so few mistakes show an error below the wished one. Trying all numbers and keeping the
-largest that passes would be looking until one is lucky, so each is tested at a stricter level, at which answers that
-are wrong at just the wished rate pass anywhere with no more than the risk allowed. This takes for granted that more
-unusual images are no less often wrong.
+Images are sorted by outlier score, the least unusual first, and the first k of them are answered. For one fixed k, an
+exact binomial test decides whether the number of mistakes shows an error rate below the requested one. Trying every k
+and keeping the largest that passes would be multiple testing. So each k is tested at a stricter level, chosen such that
+a network whose error rate is exactly the requested one passes for any k with at most the allowed risk. This assumes
+that more unusual images are misclassified at least as often.
 """
 
 import math
@@ -16,33 +16,34 @@ from torch import Tensor
 
 
 def choose_threshold(scores: Tensor, wrong: Tensor, max_error: float, confidence: float) -> float:
-    """The largest outlier score up to which answers are shown to be good enough: (count,), (count,) -> number."""
+    """The largest outlier score up to which answers are accepted: (count,), (count,) -> number."""
     count, risk = len(scores), 1 - confidence
-    # So many answers without a single mistake are the least that shows anything.
+    # With fewer answers than this, even zero mistakes would not pass the test.
     least = math.ceil(math.log(risk) / math.log1p(-max_error))
     if count < least:
         raise ValueError(
-            f"{count:,} images cannot show an error below {100 * max_error:g} %, it takes {least:,} at least; "
+            f"{count:,} images cannot show an error below {100 * max_error:g} %, expected at least {least:,}; "
             "hold out more images for validation, or allow a larger error"
         )
-    # Where the tests begin must not depend on mistakes. Fewer than half of the images is not worth weaker tests.
+    # Where the tests start must not depend on the mistakes. Starting below half of the images would weaken every test.
     start = max(least, count // 2)
     allowed = torch.tensor(allowed_mistakes(start, count, max_error, risk))
     order = scores.cpu().argsort()
     ranked, mistakes = scores.cpu()[order], wrong.cpu()[order].cumsum(0)
-    # Images of the same score are answered together or not at all.
+    # Images with the same score are answered together or not at all.
     is_last = torch.cat([ranked[:-1] < ranked[1:], torch.tensor([True])])
     passed = ((mistakes[start - 1 :] <= allowed) & is_last[start - 1 :]).nonzero()
     if not len(passed):
         raise ValueError(
-            f"{int(mistakes[start - 1]):,} of the {start:,} surest of {count:,} answers are wrong, too many to show an "
-            f"error below {100 * max_error:g} %; allow a larger one, hold out more images, or train a better network"
+            f"{int(mistakes[start - 1]):,} of the {start:,} most certain of {count:,} answers are wrong, too many to "
+            f"show an error below {100 * max_error:g} %; allow a larger one, hold out more images, or train a better "
+            "network"
         )
     return float(ranked[start - 1 + int(passed[-1])])
 
 
 def allowed_mistakes(start: int, count: int, max_error: float, risk: float) -> list[int]:
-    """For each number of answers from `start` to `count`, how many mistakes still pass; −1 where none does."""
+    """For each number of answers from `start` to `count`, the most mistakes that pass; −1 if not even 0 does."""
     low, high = 0.0, risk
     for _ in range(12):
         middle = (low + high) / 2
@@ -52,8 +53,8 @@ def allowed_mistakes(start: int, count: int, max_error: float, risk: float) -> l
 
 
 def chance_to_pass(allowed: list[int], start: int, rate: float) -> float:
-    """The probability that answers, each wrong at this rate, have no more mistakes than allowed at any number."""
-    # not_yet[k]: k mistakes, and never few enough so far. More than are ever allowed need not be followed.
+    """The probability that answers with this error rate pass for at least one number of answers."""
+    # not_yet[k]: probability of k mistakes and no pass so far. More mistakes than are ever allowed can be ignored.
     not_yet = stats.binom.pmf(np.arange(allowed[-1] + 1), start, rate)
     passed = 0.0
     for most in allowed:
@@ -65,12 +66,12 @@ def chance_to_pass(allowed: list[int], start: int, rate: float) -> float:
 
 
 def upper_bound(mistakes: int, count: int, confidence: float) -> float:
-    """The largest rate of mistakes at which so few of them are not yet too unlikely (Clopper–Pearson)."""
+    """The upper confidence bound on the error rate (Clopper–Pearson, one-sided)."""
     return float(stats.beta.ppf(confidence, mistakes + 1, count - mistakes)) if mistakes < count else 1.0
 
 
 def _unlikely(start: int, count: int, rate: float, level: float) -> list[int]:
-    """The most mistakes that have at most the probability `level`, they or fewer, for each number of answers."""
+    """For each number of answers, the largest k with P(at most k mistakes) <= `level`."""
     answers = np.arange(start, count + 1)
-    most = stats.binom.ppf(level, answers, rate)  # the fewest that reach the level
+    most = stats.binom.ppf(level, answers, rate)  # the smallest k that reaches the level
     return np.where(stats.binom.cdf(most, answers, rate) <= level, most, most - 1).astype(int).tolist()

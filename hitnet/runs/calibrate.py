@@ -1,4 +1,4 @@
-"""Which answers of a run are rejected, so that few of the others are wrong. `calibration.json` lies beside the run."""
+"""Choose which answers of a run to reject, so that few of the accepted ones are wrong: RUN/calibration.json."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from hitnet.settings import RunSettings
 
 @dataclass(frozen=True)
 class Answers:
-    """What a threshold makes of a set of images."""
+    """The effect of a threshold on a set of images."""
 
     images: int
     answered: int
@@ -27,18 +27,18 @@ class Answers:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A run's threshold, how it was found, and what it does to test images, which had no say in it."""
+    """A run's threshold, how it was chosen, and its effect on the test images, which were not used to choose it."""
 
     threshold: float
-    """Images with a larger outlier score get no answer."""
+    """Images with a larger outlier score are rejected."""
     max_error: float
-    """At most this share of the answers is wrong, …"""
+    """At most this fraction of the answers is wrong, …"""
     confidence: float
     """… with this confidence."""
     validation: Answers
     test: Answers
     test_bound: float
-    """The same upper bound, from test images alone (Clopper–Pearson)."""
+    """Upper bound on the error rate among the answers, from test images alone (Clopper–Pearson)."""
     notes: tuple[str, ...]
 
 
@@ -54,11 +54,13 @@ def calibrate_run(
     run, model, settings = opened.run, opened.model, opened.run.read_settings()
     if not settings.validation:
         raise ValueError(
-            f"{run.path} held no validation images out: it was trained on all it had, and images that a network has "
-            "seen do not show how often it errs; train one with --validation 0.1"
+            f"{run.path} held out no validation images: it was trained on all it had, and training images do not "
+            "show how often a network is wrong; train one with --validation 0.1"
         )
     if not run.is_finished:
-        raise ValueError(f"{run.path} is not finished, its network may still change; go on with: {run.resume_command}")
+        raise ValueError(
+            f"{run.path} is not finished, so its network may still change; resume it with: {run.resume_command}"
+        )
     data = opened.load_data(data_dir=data_dir)
     _, held_out = split_training(
         data.train, count=settings.train_images, validation=settings.validation, seed=settings.seed
@@ -97,7 +99,7 @@ def read_calibration(path: Path) -> Calibration | None:
 
 
 def answer_all(model: Model, data: ImageSet) -> tuple[Tensor, Tensor]:
-    """(outlier scores, whether the answer is wrong), one for each image."""
+    """(outlier scores, whether the answer is wrong): both (count,)."""
     scores = torch.cat([model.scores(images.to(model.device)).cpu() for images, _ in Batches(data, TEST_BATCH)])
     return model.head.outlier_score(scores), model.head.decide(scores) != data.labels
 
@@ -110,7 +112,9 @@ def count_answers(scores: Tensor, wrong: Tensor, threshold: float) -> Answers:
 def _notes(settings: RunSettings) -> tuple[str, ...]:
     notes = []
     if settings.patience:
-        notes.append("validation images also chose the epoch that was kept (--patience), which flatters them a little")
+        notes.append(
+            "the validation images also chose the epoch that was kept (--patience), so their error is optimistic"
+        )
     if settings.teacher is not None:
         notes.append("the network that deformed the training images may have seen validation images")
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""What somebody needs to know about a machine to get the same numbers again."""
+"""What it takes to reproduce a run's numbers: versions, hardware, git commit, data."""
 
 import os
 import platform
@@ -17,7 +17,7 @@ import hitnet
 def describe_environment(
     device: torch.device, precision: torch.dtype, processes: int, fingerprints: dict[str, str]
 ) -> dict[str, Any]:
-    """Versions, hardware, git, the command, and the fingerprints of what goes in."""
+    """Versions, hardware, git, the command, and the fingerprints of the inputs."""
     return {
         "hitnet": hitnet.__version__,
         "torch": torch.__version__,
@@ -48,7 +48,7 @@ def processor() -> str:
 
 
 def _git_commit() -> str | None:
-    """The commit of HitNet's own source, marked where files differ from it; None outside a checkout."""
+    """The commit of HitNet's own source, with -dirty if files differ from it; None outside a checkout."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)

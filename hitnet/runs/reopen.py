@@ -1,4 +1,4 @@
-"""A run opened again: its model, its data, and how good its drawings are."""
+"""Reopen a run: its model, its data, and the quality of its drawings."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,11 +26,11 @@ class Reopened:
         return f"{self.model.config.name} on {data}"
 
     def load_data(self, source: str | None = None, data_dir: Path | None = None) -> Dataset:
-        """What it was trained on, or other images that fit."""
+        """The data it was trained on, or another data set that fits its model."""
         return data_for(self.run, self.model, source, data_dir)
 
     def quality(self, data_dir: Path | None = None) -> Quality:
-        """As it was measured at the end of the run, or measured now."""
+        """As measured at the end of the run, or measured now."""
         if self.run.is_finished and "quality" in (result := self.run.read_result()):
             return Quality.from_json(result["quality"])
         return measure(self.model, self.load_data(data_dir=data_dir).test.to(self.model.device)).quality
@@ -42,17 +42,17 @@ def reopen(path: Path, device: str = "auto") -> Reopened:
 
 
 def reopen_drawing(path: Path, device: str = "auto") -> Reopened:
-    """The same, if its network draws."""
+    """The same; an error if its network has no decoder."""
     return Reopened(Run.open(path), load_drawing(path, device))
 
 
 def load_model(path: Path, device: str = "auto") -> Model:
-    """The model of a run, or one that lies there itself, on a device."""
+    """The model at a path, which may be a run folder, a model folder or a safetensors file, on a device."""
     return load(path).to(choose_device(device))
 
 
 def load_drawing(path: Path, device: str = "auto") -> Model:
-    """The same, if it draws."""
+    """The same; an error if it has no decoder."""
     model = load_model(path, device)
     if model.decoder is None:
         remedy = (
@@ -63,7 +63,7 @@ def load_drawing(path: Path, device: str = "auto") -> Model:
 
 
 def load_data(settings: RunSettings) -> Dataset:
-    """The data that settings name."""
+    """The data set that the settings name."""
     return load_dataset(
         settings.data,
         data_dir=settings.data_dir,
@@ -81,14 +81,14 @@ def data_for(
     *,
     test_fraction: float | None = 0.2,
 ) -> Dataset:
-    """A run's own data as they were, or those of another `source`, if they fit its model.
+    """A run's own data, unchanged since training, or those of another `source`; an error if they do not fit its model.
 
-    test_fraction: of another source without a test part; None takes all of it, since nothing in it was trained on.
+    test_fraction: for another source without a test part; None uses all of it, since none of it was trained on.
     """
     settings, expected, names = run.read_settings(), model.config.image_shape, model.config.class_names
     if source is None or is_same_source(source, settings.data):
         data = load_data(replace(settings, data_dir=data_dir or settings.data_dir))
-        # Of other images another test part would be drawn, with images that were trained on.
+        # If the images changed, the test part would be split differently and contain training images.
         run.check_same({"data": data.fingerprint})
     else:
         size = expected[1:] if expected is not None else None
@@ -101,34 +101,34 @@ def data_for(
         )
     if data.image_shape != expected or data.num_classes != len(names):
         raise ValueError(
-            f"{run.path} knows {len(names)} classes of images of shape {expected}, got {data.num_classes} classes of "
-            f"{data.image_shape} in {data.name}; choose data of the same kind"
+            f"{run.path} expects {len(names)} classes and images of shape {expected}, got {data.num_classes} classes "
+            f"and {data.image_shape} in {data.name}; choose data of the same kind"
         )
     return data if data.class_names == names else _as_classes_of(run, data, names)
 
 
 def is_same_source(source: str, own: str) -> bool:
-    """Whether two sources are one, in whatever way a path is written; a data set's name is no path."""
+    """Whether two sources are the same, however a path is written; the name of a data set is not a path."""
     if source == own or {source, own} & set(list_datasets()):
         return source == own
     return Path(source).expanduser().resolve() == Path(own).expanduser().resolve()
 
 
 def _as_classes_of(run: Run, data: Dataset, names: tuple[str, ...]) -> Dataset:
-    """Labels counted as the run counts them: by the classes' names, or by their order where no name is known."""
+    """Relabelled with the run's class indices: matched by name, or kept in order if no name matches."""
     known = {folder_name(name): index for index, name in enumerate(names)}
     indices = [known.get(folder_name(name)) for name in data.class_names]
     if all(index is None for index in indices):
-        other = f"the classes of {data.name} have other names, {_listed(data.class_names)}"
-        return replace(data, notes=(*data.notes, f"{other}; taken in the order of the run's"))
+        other = f"the classes of {data.name} have other names ({_listed(data.class_names)})"
+        return replace(data, notes=(*data.notes, f"{other}; they are matched to the run's by their order"))
     if set(indices) != set(range(len(names))):
         missing = [name for name, index in zip(data.class_names, indices, strict=True) if index is None]
         raise ValueError(
             f"{run.path} knows some classes of {data.name}, but not {_listed(tuple(missing))}; "
-            f"give them the names that it knows: {_listed(names)}"
+            f"rename them to the classes it knows: {_listed(names)}"
         )
-    place = torch.tensor(indices)
-    train, test = (ImageSet(part.images, place[part.labels]) for part in (data.train, data.test))
+    new_index = torch.tensor(indices)
+    train, test = (ImageSet(part.images, new_index[part.labels]) for part in (data.train, data.test))
     return replace(data, train=train, test=test, class_names=names)
 
 

@@ -1,4 +1,4 @@
-"""The end of a run: its model measured, pictures drawn, and result.json as the last file."""
+"""Finish a run: measure its model, draw the plots, and write result.json last."""
 
 from dataclasses import asdict
 from typing import Any
@@ -14,7 +14,7 @@ from hitnet.training.loop import Job
 
 
 def write_result(run: Run, job: Job) -> None:
-    """Measure the model that was kept, plot, and write the result; then what resuming needed can go."""
+    """Measure the model that was kept, draw the plots and write the result; then remove the state."""
     settings, state, data = job.settings, job.state, job.data
     model, test = run.load_model().to(job.device), job.held_out["test"]
     evaluation = evaluate(model, test)
@@ -40,7 +40,7 @@ def write_result(run: Run, job: Job) -> None:
 
 
 def plot(run: Run, model: Model, evaluation: Evaluation, drawings: Measured | None) -> None:
-    """RUN/plots: curves, confusion, and for networks that draw prototypes and components."""
+    """RUN/plots: curves and confusion matrix; with a decoder and Hit-or-Miss, also prototypes and components."""
     from hitnet.interpret import figures  # matplotlib takes a while to load
 
     names = model.config.class_names

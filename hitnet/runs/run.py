@@ -1,4 +1,4 @@
-"""A run as a folder. `result.json` is written last: where it is, the run is finished."""
+"""The run folder. `result.json` is written last: if it exists, the run is finished."""
 
 import csv
 import io
@@ -17,19 +17,20 @@ from hitnet.training.watchers import Row
 
 @dataclass(frozen=True)
 class Run:
-    """One training run on disk. Nobody else knows the names of the files in it.
+    """One training run on disk. Only this class knows the names of the files in it.
 
     args.json             the settings
     env.json              versions, hardware, git, data
     metrics.csv           one line per epoch
     model/                config.json, model.safetensors
-    state.safetensors     what resuming needs; gone when the run is finished
+    state.safetensors     what resuming needs; removed when the run is finished
+    finishing.safetensors the same for `hitnet finish`
     plots/                pictures
     snapshots/            the decoder after each epoch, with --snapshots
     tensorboard/          curves and more, with --track
-    result.json           how it ended
-    calibration.json      which answers are refused, once `hitnet calibrate` has seen it
-    component-names.json  what people call the components
+    result.json           test error, time and quality of the finished run
+    calibration.json      which answers are rejected, written by `hitnet calibrate`
+    component-names.json  names that people gave to components
     eval-DATA.json        what `hitnet eval` measured
     explanations/         what `hitnet explain` wrote
     """
@@ -59,6 +60,10 @@ class Run:
     @property
     def state_file(self) -> Path:
         return self.path / "state.safetensors"
+
+    @property
+    def finishing_file(self) -> Path:
+        return self.path / "finishing.safetensors"
 
     @property
     def plots_folder(self) -> Path:
@@ -92,22 +97,22 @@ class Run:
         return self.path / f"eval-{data}.json"
 
     def export_path(self, name: str) -> Path:
-        """Where an export goes if no other place is given."""
+        """Where an export goes by default."""
         return self.path / name
 
     @property
     def records(self) -> tuple[Path, ...]:
-        """What tells how a run went, without its weights and pictures."""
+        """The files that document a run, without its weights and pictures."""
         return self.settings_file, self.environment_file, self.metrics_file, self.result_file
 
     @classmethod
     def named(cls, settings: RunSettings, data_name: str) -> "Run":
-        """Where a run with these settings belongs."""
+        """The folder for a run with these settings."""
         return cls(settings.out / data_name / f"{settings.model.replace('/', '-')}-s{settings.seed}")
 
     @classmethod
     def open(cls, path: str | Path) -> "Run":
-        """A run that is there, finished or not."""
+        """An existing run, finished or not."""
         run = cls(Path(path))
         if not run.exists:
             raise FileNotFoundError(f"there is no run in {run.path}: expected args.json; `hitnet runs` lists the runs")
@@ -115,16 +120,16 @@ class Run:
 
     @classmethod
     def around(cls, source: Path) -> "Run":
-        """The folder for what is made of a run or of a model, be that a folder or one file."""
+        """The folder for what is made from a run or a model: the folder itself, or the one that holds the file."""
         return cls(source if source.is_dir() else source.parent)
 
     def create(self, settings: RunSettings, environment: dict[str, Any], *, overwrite: bool = False) -> None:
-        """Make the folder with its first two files; one that is there is never touched unasked."""
+        """Make the folder with its first two files; an existing one is only replaced on request."""
         if not overwrite and self.path.is_dir() and any(self.path.iterdir()):
-            status = "finished" if self.is_finished else f"unfinished: go on with {self.resume_command}"
+            status = "finished" if self.is_finished else f"unfinished: resume it with {self.resume_command}"
             what = f"a run ({status})" if self.exists else "something that is not a run"
             raise FileExistsError(
-                f"there is {what} in {self.path} already; "
+                f"there is already {what} in {self.path}; "
                 "choose another --seed or --out, or replace it with --overwrite"
             )
         with new_folder(self.path, replace=True) as beside:
@@ -141,17 +146,17 @@ class Run:
 
     @property
     def resume_command(self) -> str:
-        """What to type to go on with this run."""
+        """The command that resumes this run."""
         return f"hitnet train --resume {shlex.quote(str(self.path))}"
 
     def check_same(self, fingerprints: dict[str, str]) -> None:
-        """Refuse to go on with another data set or teacher than the run began with."""
+        """Refuse to continue with a data set or teacher that changed since the run began."""
         environment = self.read_environment()
         for what, now in fingerprints.items():
             if (before := environment.get(what)) != now:
                 raise ValueError(
                     f"the {what} of {self.path} changed since it began (fingerprint {before}, now {now}); "
-                    f"bring the former {what} back, or start a new run"
+                    f"restore the former {what}, or start a new run"
                 )
 
     def read_settings(self) -> RunSettings:
@@ -162,11 +167,11 @@ class Run:
 
     def read_result(self) -> dict[str, Any]:
         if not self.is_finished:
-            raise ValueError(f"{self.path} is not finished; go on with it: {self.resume_command}")
+            raise ValueError(f"{self.path} is not finished; resume it with: {self.resume_command}")
         return read_json(self.result_file)
 
     def read_metrics(self) -> list[Row]:
-        """One row for each epoch; none before the first has ended."""
+        """One row per epoch; empty until the first has ended."""
         if not self.metrics_file.is_file():
             return []
         with open(self.metrics_file, newline="") as file:
@@ -183,7 +188,7 @@ class Run:
         return load(self.path)
 
     def remove_state(self) -> None:
-        """A finished run is not resumed."""
+        """Delete what resuming needs: the run is finished."""
         self.state_file.unlink(missing_ok=True)
 
 
@@ -195,7 +200,7 @@ def find_runs(folder: Path) -> list[Run]:
 
 
 def finished_neighbours(run: Run, most: int) -> Iterator[Run]:
-    """The finished runs that share a runs folder with this one, by name; nothing else of the disk is searched."""
+    """The finished runs that share a runs folder with this one, by name; nothing else on the disk is searched."""
     pattern = f"*/[!.]*/{run.result_file.name}"
     for file in sorted(run.path.resolve().parent.parent.glob(pattern))[:most]:
         yield Run(file.parent)

@@ -21,7 +21,7 @@ from hitnet.training.state import State
 from hitnet.training.watchers import Row, TensorBoard, Watcher
 
 Fingerprints = dict[str, str]
-"""What must be the same again when the run is resumed: data, and teacher if there is one."""
+"""What must not change before the run is resumed: the data, and the teacher if there is one."""
 
 
 def train(config: TrainConfig, *, watcher: Watcher | None = None, overwrite: bool = False) -> Run:
@@ -39,11 +39,11 @@ def train(config: TrainConfig, *, watcher: Watcher | None = None, overwrite: boo
 
 
 def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
-    """Go on with a run that was stopped, from its last whole epoch."""
+    """Resume a run that was stopped, from its last complete epoch."""
     run = Run.open(path)
     if run.is_finished:
-        run.remove_state()  # a kill may have come just before
-        raise ValueError(f"{run.path} is finished, there is nothing to resume; see its result.json")
+        run.remove_state()  # the process may have been killed just before this
+        raise ValueError(f"{run.path} is finished, so there is nothing to resume; see its result.json")
     with prepare(run.read_settings()) as (job, fingerprints):
         run.check_same(fingerprints)
         job.state.restore(run.state_file)
@@ -54,7 +54,7 @@ def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
 
 @contextmanager
 def prepare(settings: RunSettings) -> Iterator[tuple[Job, Fingerprints]]:
-    """All that can be wrong with settings and data comes to light here, before any file is written or replaced."""
+    """Check settings and data here, before any file is written or replaced."""
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     device = choose_device(settings.device)
@@ -63,7 +63,7 @@ def prepare(settings: RunSettings) -> Iterator[tuple[Job, Fingerprints]]:
         data = load_data(settings)
         state = State.fresh(settings, settings.model_config(data.image_shape, data.class_names), device)
         if settings.snapshots and state.model.decoder is None:
-            raise ValueError(f"{settings.model} has no decoder, so there is nothing to keep; leave --snapshots out")
+            raise ValueError(f"{settings.model} has no decoder, so there is nothing to save; leave out --snapshots")
         training, validation = split_training(
             data.train.to(device), count=settings.train_images, validation=settings.validation, seed=settings.seed
         )
@@ -94,7 +94,7 @@ def _variation(settings: RunSettings, data: Dataset, device: torch.device, finge
 
 
 class Recorder(Watcher):
-    """Writes what an epoch leaves into the run folder, the state last: with it, all else is there."""
+    """Saves every epoch to the run folder. The state comes last: if it is there, so is everything else."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -116,7 +116,7 @@ class Recorder(Watcher):
 
 
 def _watchers(run: Run, job: Job, watcher: Watcher | None) -> list[Watcher]:
-    """Who is told of each epoch, in this order; only the process that leads writes."""
+    """The watchers in the order they are called; only the leading process writes."""
     watchers: list[Watcher] = [Recorder(run)] if job.team.leads else []
     if job.settings.track == "tensorboard" and job.team.leads:
         watchers.append(TensorBoard(run.tensorboard_folder))
@@ -130,7 +130,7 @@ def _train(run: Run, job: Job, watchers: list[Watcher]) -> Run:
         train_epochs(job, watchers)
     except TrainingStopped as stop:
         done = job.state.epoch
-        kept = f"the state after epoch {done} is kept in {run.path}" if done else "no epoch was finished"
+        kept = f"the state after epoch {done} is saved in {run.path}" if done else "no epoch was finished"
         raise TrainingStopped(f"{stop} ({kept})") from stop
     if job.team.leads:
         write_result(run, job)

@@ -1,1 +1,1 @@
-"""Training: settings, the loop, the run folder."""
+"""Training: the loop, its state, devices, and who watches. Nothing here knows the run folder."""

@@ -1,4 +1,4 @@
-"""Where a run computes, in which precision, and with how many processes."""
+"""The device a run uses, its precision, and the processes that train together."""
 
 import os
 import subprocess
@@ -17,14 +17,14 @@ from hitnet.settings import Precision
 
 @dataclass(frozen=True)
 class Team:
-    """The processes that train one network together: this one's rank and their number."""
+    """The processes that train one network together: this process's rank, and how many there are."""
 
     rank: int = 0
     size: int = 1
 
     @property
     def leads(self) -> bool:
-        """Whether this process writes the files and speaks."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     def wrap(self, model: nn.Module, device: torch.device) -> nn.Module:
@@ -41,7 +41,7 @@ class Team:
         return values
 
     def agree(self, model: nn.Module) -> None:
-        """Give every process the leader's buffers: each saw other images, so their batch statistics differ a little."""
+        """Copy the leader's buffers to all processes: each saw different images, so batch statistics differ."""
         if self.size > 1:
             for buffer in model.buffers():
                 distributed.broadcast(buffer, src=0)
@@ -57,7 +57,7 @@ def join_team(device: torch.device) -> Iterator[Team]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Team()
         return
-    # On GPUs gloo comes along for the sums that are kept on the CPU.
+    # On GPUs, gloo is also needed: some sums are kept on the CPU.
     distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     try:
         yield Team(distributed.get_rank(), distributed.get_world_size())
@@ -65,46 +65,44 @@ def join_team(device: torch.device) -> Iterator[Team]:
         distributed.destroy_process_group()
 
 
-def choose_device(wish: str) -> torch.device:
-    """The device that was asked for, or the best there is."""
-    if wish == "auto":
-        wish = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    if wish == "cuda":
-        # torchrun starts one process a GPU and numbers them.
-        wish = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+def choose_device(requested: str) -> torch.device:
+    """The requested device; auto is the best one available."""
+    if requested == "auto":
+        requested = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if requested == "cuda":
+        # torchrun starts one process per GPU and numbers them.
+        requested = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
     try:
-        device = torch.device(wish)
+        device = torch.device(requested)
         if device.type not in ("cpu", "cuda", "mps"):
-            raise RuntimeError("HitNet does not know it")
+            raise RuntimeError("HitNet does not support it")
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).splitlines()[0]
-        raise ValueError(f"device {wish!r} cannot be used ({reason}); use auto, cpu, cuda or mps") from None
+        raise ValueError(f"device {requested!r} cannot be used ({reason}); use auto, cpu, cuda or mps") from None
     if device.type == "cuda":
         torch.cuda.set_device(device)
     return device
 
 
-def choose_precision(wish: Precision, device: torch.device) -> torch.dtype:
-    """bfloat16 where it is safe and wished for, float32 otherwise."""
-    if wish == "float32":
+def choose_precision(requested: Precision, device: torch.device) -> torch.dtype:
+    """The requested precision; auto is bfloat16 on GPUs that support it and float32 elsewhere."""
+    if requested == "float32":
         return torch.float32
     if device.type == "cuda":
         safe = torch.cuda.is_bf16_supported()
     else:
-        safe = wish == "bfloat16" and bfloat16_runs(device.type)
-    if wish == "bfloat16" and not safe:
+        safe = requested == "bfloat16" and bfloat16_runs(device.type)
+    if requested == "bfloat16" and not safe:
         raise ValueError(f"bfloat16 does not run on this {device.type}; use precision float32")
     return torch.bfloat16 if safe else torch.float32
 
 
 @cache
 def bfloat16_runs(device_type: str) -> bool:
-    """Tried in a child process: on some virtual machines a bfloat16 product kills the process that computes it."""
-    trial = (
-        f"import torch; a = torch.ones(256, 256, dtype=torch.bfloat16, device={device_type!r}); (a @ a).sum().item()"
-    )
-    return subprocess.run([sys.executable, "-c", trial], capture_output=True, check=False).returncode == 0
+    """Tried in a child process: on some virtual machines, a bfloat16 product kills the process that computes it."""
+    code = f"import torch; a = torch.ones(256, 256, dtype=torch.bfloat16, device={device_type!r}); (a @ a).sum().item()"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 
 def autocast(device: torch.device, precision: torch.dtype) -> AbstractContextManager[Any]:

@@ -13,7 +13,7 @@ from hitnet.training.devices import Team
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What happened to each class's images, and the mean loss."""
+    """The confusion matrix and the mean loss."""
 
     confusion: Tensor
     """(true class, predicted class): counts."""
@@ -29,11 +29,11 @@ class Evaluation:
 
     @property
     def error(self) -> float:
-        """Percentage of images in a wrong class."""
+        """Percentage of images that are misclassified."""
         return 100 * self.mistakes / self.count
 
     def per_class(self, class_names: tuple[str, ...]) -> list[dict[str, Any]]:
-        """For each class: its images, its mistakes, and the class it is taken for most often."""
+        """For each class: its images, its mistakes, and the class it is most often mistaken for."""
         rows = []
         for index, name in enumerate(class_names):
             counts = self.confusion[index].clone()
@@ -57,14 +57,14 @@ class Evaluation:
 
 @torch.no_grad()
 def evaluate(model: Model, data: ImageSet, *, batch_size: int = TEST_BATCH, team: Team | None = None) -> Evaluation:
-    """Every image once, without augmentation; each process of a team takes its share."""
+    """Classify every image once, without augmentation; each process of a team takes its share."""
     team = team or Team()
     classes = model.head.num_classes
     share = data.subset(torch.arange(team.rank, len(data), team.size, device=data.labels.device))
-    # One more place at the end for the summed loss, so that one sum over the processes does it all.
+    # The last entry is the summed loss, so that one all-reduce covers everything.
     totals = torch.zeros(classes * classes + 1, dtype=torch.float64)
     with evaluating(model):
-        # With more processes than images some have none.
+        # With more processes than images, some have none.
         for images, labels in Batches(share, batch_size) if len(share) else ():
             out = model(images, labels)
             pairs = labels * classes + model.head.decide(out.scores)

@@ -1,4 +1,4 @@
-"""The training loop. It knows no file: watchers show and keep what it makes."""
+"""The training loop. It writes no files: watchers display and save what it produces."""
 
 import math
 import time
@@ -18,18 +18,18 @@ from hitnet.training.watchers import Row, Watcher
 
 
 class TrainingStopped(RuntimeError):
-    """Training cannot go on; what the last whole epoch left is still good."""
+    """Training cannot continue; what was saved after the last complete epoch is still good."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What training needs, checked and ready."""
+    """Everything that training needs, already checked."""
 
     settings: RunSettings
     data: Dataset
     batches: Batches
     held_out: dict[str, ImageSet]
-    """What is measured after each epoch, by name: test, and validation if there is any."""
+    """The images evaluated after each epoch, by name: test, and validation if there is any."""
     state: State
     device: torch.device
     precision: torch.dtype
@@ -37,7 +37,7 @@ class Job:
 
 
 def train_epochs(job: Job, watchers: Sequence[Watcher]) -> None:
-    """Train from the state's epoch to the last one, or until patience runs out."""
+    """Train from the state's epoch until the last one, or until patience runs out."""
     settings, state, batches, team = job.settings, job.state, job.batches, job.team
     network = team.wrap(state.model, job.device)
     for watcher in watchers:
@@ -46,8 +46,8 @@ def train_epochs(job: Job, watchers: Sequence[Watcher]) -> None:
     while state.epoch < settings.epochs and not state.out_of_patience(settings.patience):
         began, began_computing, totals = time.perf_counter(), time.process_time(), Totals()
         if team.size > 1:
-            # The saved state holds the first process's torch generator alone, and processes consume different amounts
-            # of random numbers: each epoch begins with a seed of its own.
+            # The saved state holds only the first process's torch generator, and processes consume different amounts
+            # of random numbers. So each process gets a new seed at the start of every epoch.
             torch.manual_seed(int(torch.randint(2**62, (), generator=state.generator)) + team.rank)
         state.model.train()
         for index, (images, labels) in enumerate(batches):
@@ -83,7 +83,7 @@ def train_epochs(job: Job, watchers: Sequence[Watcher]) -> None:
 
 
 def learning_rate(settings: RunSettings, progress: float) -> float:
-    """The rate after `progress` epochs, which need not be whole: a pure function, so there is nothing to restore."""
+    """The rate after `progress` epochs (a fraction counts). A pure function, so resuming has nothing to restore."""
     if settings.schedule == "constant":
         return settings.learning_rate
     if settings.schedule == "decay":
@@ -101,7 +101,7 @@ class Totals:
     sums: Tensor = field(default_factory=lambda: torch.zeros(5, dtype=torch.float64))
 
     def add(self, loss: Loss, wrong: Tensor) -> float:
-        """Count one batch in; its loss as a number. All of it comes from the device in one piece."""
+        """Add one batch and return its loss. Everything is copied from the device in one transfer."""
         reconstruction = torch.zeros_like(loss.total) if loss.reconstruction is None else loss.reconstruction
         parts = [part.detach().float() for part in (*loss[:2], reconstruction, wrong.sum())]
         *losses, mistakes = torch.stack(parts).tolist()
@@ -124,7 +124,7 @@ def _why_not_finite(loss: Loss, epochs_done: int, batch: int, rate: float) -> st
         part = "reconstruction" if torch.isfinite(loss.classification) else "classification"
         what = f"the {part} loss became {loss.total.item()}"
     else:
-        what = "the weights are not finite any more"
+        what = "the weights are no longer finite"
     return (
         f"{what} in epoch {epochs_done + 1}, batch {batch}, at learning rate {rate:g}; "
         "most likely the rate is too high: try a tenth of it"

@@ -1,4 +1,4 @@
-"""Training on tensors in memory, without data sets by name and without a run folder."""
+"""Training on tensors in memory, without named data sets and without a run folder."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,14 +13,14 @@ from hitnet.training.loop import learning_rate
 
 
 def fit(model: Model, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: Tensor, settings: RunSettings) -> None:
-    """Train for `settings.epochs`; everything random comes from `settings.seed`, and no other random numbers change."""
+    """Train for `settings.epochs`. All randomness comes from `settings.seed`; torch's global generator is untouched."""
     device = model.device
     generator = torch.Generator().manual_seed(settings.seed)
     model.train()
     with seeded(settings.seed, device):
         for epoch in range(settings.epochs):
             order = torch.randperm(len(labels), generator=generator)
-            # Batch statistics of one mean nothing.
+            # A batch of one is dropped: BatchNorm needs at least two images.
             batches = [chosen for chosen in order.split(settings.batch_size) if len(chosen) > 1]
             for index, chosen in enumerate(batches):
                 rate = learning_rate(settings, epoch + index / len(batches))
@@ -44,7 +44,7 @@ def fit(model: Model, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: 
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """torch's own random numbers come from a seed inside, and go on afterwards as if nothing had happened."""
+    """Seed torch's global generator inside the block, and restore it afterwards."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield

@@ -1,4 +1,4 @@
-"""All that changes while training, on disk after every epoch: enough to go on as if nothing had happened."""
+"""Everything that changes during training, saved after every epoch: enough to resume as if never interrupted."""
 
 import json
 from dataclasses import dataclass, field
@@ -18,23 +18,23 @@ PROGRESS = ("rows", "seconds", "processor_seconds")
 
 @dataclass
 class State:
-    """The network, its optimizer, the random generators and what was measured so far."""
+    """The network, its optimizer, the random generators and the measurements so far."""
 
     model: Model
     optimizer: torch.optim.Optimizer
     averaged: AveragedModel | None
     generator: torch.Generator
-    """Shuffles and augments; torch's own generator draws everything else."""
+    """Shuffles and augments; everything else random comes from torch's global generator."""
     rows: list[Row] = field(default_factory=list)
     """What each epoch measured."""
     seconds: float = 0.0
-    """By the clock on the wall."""
+    """Wall-clock time."""
     processor_seconds: float = 0.0
-    """Of all threads of this process: what the run cost, whatever else the machine was doing."""
+    """CPU time of all threads of this process: what the run cost, even on a busy machine."""
 
     @classmethod
     def fresh(cls, settings: RunSettings, model_config: ModelConfig, device: torch.device) -> "State":
-        """Before the first step; everything random comes from the seed."""
+        """The state before the first step; all randomness comes from the seed."""
         torch.manual_seed(settings.seed)
         model = build(model_config).to(device)
         optimizer = make_optimizer(model, settings.learning_rate)
@@ -49,13 +49,13 @@ class State:
         return len(self.rows)
 
     def best_epoch(self, patience: int) -> int:
-        """The epoch to keep: the last one, or with patience the first one of the lowest validation error."""
+        """The epoch to keep: the last one, or with patience the first one with the lowest validation error."""
         if not patience:
             return self.epoch
         return 1 + min(range(self.epoch), key=lambda index: self.rows[index]["validation_error"])
 
     def out_of_patience(self, patience: int) -> bool:
-        """Whether the validation error has not improved for so many epochs."""
+        """Whether the validation error has not improved for `patience` epochs."""
         return bool(self.rows and patience) and self.epoch - self.best_epoch(patience) >= patience
 
     @property
@@ -64,44 +64,32 @@ class State:
 
     @property
     def kept_model(self) -> Model:
-        """The model to keep: the averaged one, where there is one."""
+        """The model to keep: the averaged one if there is one."""
         kept = self.model if self.averaged is None else self.averaged.module
         assert isinstance(kept, Model)
         return kept
 
     def save(self, path: Path) -> None:
-        """One file, atomically: it holds one epoch's end and nothing of two."""
+        """Write one file atomically: it never mixes two epochs."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         if self.averaged is not None:
             tensors |= {f"averaged.{name}": value for name, value in self.averaged.state_dict().items()}
-        for index, values in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{name}": value for name, value in values.items()}
+        tensors |= optimizer_tensors(self.optimizer, "optimizer.")
         tensors |= {f"generator.{name}": value for name, value in self._generators().items()}
         progress = {name: getattr(self, name) for name in PROGRESS}
         write_tensors(path, tensors, {"progress": json.dumps(progress)})
 
     def restore(self, path: Path) -> None:
-        """Go back to where the last whole epoch ended; a run stopped in its first epoch starts again."""
+        """Restore the end of the last complete epoch; a run stopped in its first epoch starts over."""
         if not path.exists():
             return
         tensors, metadata = read_tensors(path)
-        load_weights(self.model, _under("model.", tensors), str(path))
+        load_weights(self.model, under("model.", tensors), str(path))
         if self.averaged is not None:
-            load_weights(self.averaged, _under("averaged.", tensors), str(path))
-        moments: dict[int, dict[str, Tensor]] = {}
+            load_weights(self.averaged, under("averaged.", tensors), str(path))
         try:
-            for name, value in _under("optimizer.", tensors).items():
-                index, _, kind = name.partition(".")
-                moments.setdefault(int(index), {})[kind] = value
-            for number, parameter in enumerate(self.model.parameters()):
-                shapes = {kind: value.shape for kind, value in moments.get(number, {}).items()}
-                if shapes and shapes != {"step": (), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}:
-                    raise KeyError(f"optimizer.{number}")
-                # Fused Adam takes for granted that moments lie in memory as their parameter does; files do not tell.
-                for kind in ("exp_avg", "exp_avg_sq") if shapes else ():
-                    moments[number][kind] = torch.empty_like(parameter).copy_(moments[number][kind])
-            self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
-            generators = _under("generator.", tensors)
+            restore_optimizer(self.optimizer, under("optimizer.", tensors))
+            generators = under("generator.", tensors)
             self.generator.set_state(generators["data"])
             torch.set_rng_state(generators["torch"])
             if "cuda" in generators:
@@ -111,7 +99,7 @@ class State:
                 setattr(self, name, progress[name])
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
             raise ValueError(
-                f"{path} is not the state of a training run ({error!r}); remove it to start from the first epoch again"
+                f"{path} is not the state of a training run ({error!r}); remove it to start again from the first epoch"
             ) from error
 
     def _generators(self) -> dict[str, Tensor]:
@@ -122,10 +110,32 @@ class State:
 
 
 def make_optimizer(model: Model, rate: float) -> torch.optim.Adam:
-    """Adam with Keras' epsilon, as in the paper's code; torch's own is 1e-8."""
+    """Adam with Keras' epsilon, as in the paper's code; torch's default is 1e-8."""
     parameters = list(model.parameters())
     return torch.optim.Adam(parameters, lr=rate, eps=1e-7, fused=parameters[0].device.type != "mps")
 
 
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def optimizer_tensors(optimizer: torch.optim.Optimizer, prefix: str) -> dict[str, Tensor]:
+    """What Adam remembers of its parameters, by number and kind."""
+    numbered = optimizer.state_dict()["state"].items()
+    return {f"{prefix}{number}.{kind}": value for number, kinds in numbered for kind, value in kinds.items()}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Give Adam back what `optimizer_tensors` took, without its prefix; KeyError where it does not fit."""
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        number, _, kind = name.partition(".")
+        moments.setdefault(int(number), {})[kind] = value
+    for place, parameter in enumerate(optimizer.param_groups[0]["params"]):
+        shapes = {kind: value.shape for kind, value in moments.get(place, {}).items()}
+        if shapes and shapes != {"step": (), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}:
+            raise KeyError(f"optimizer.{place}")
+        # Fused Adam assumes that moments have their parameter's memory layout, which files do not record.
+        for kind in ("exp_avg", "exp_avg_sq") if shapes else ():
+            moments[place][kind] = torch.empty_like(parameter).copy_(moments[place][kind])
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+
+
+def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""Who looks on while a network trains: nobody, or TensorBoard with curves, drawings and components, epoch by epoch."""
+"""Callbacks of the training loop: a silent base class, and TensorBoard with curves, drawings and components."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from hitnet.training.loop import Job
 
 Row = dict[str, float]
-"""What an epoch measured, by name."""
+"""The measurements of one epoch, by name."""
 
-COLUMNS = 10  # pictures beside each other
-MEASURED = 500  # test images whose components make the histograms
+COLUMNS = 10  # pictures per row
+MEASURED = 500  # test images whose components go into the histograms
 
 
 class Watcher:
-    """Told how training goes, so that it can be shown. This one is silent."""
+    """Called as training proceeds, to display or save its progress. This base class does nothing."""
 
     def opened(self, folder: Path) -> None:
-        """The run goes to this folder."""
+        """The run folder is known."""
 
     def started(self, job: Job) -> None: ...
 
@@ -38,9 +38,9 @@ class Watcher:
 
 
 class TensorBoard(Watcher):
-    """Writes one file for each epoch into a folder: an epoch that is written again replaces what was there of it.
+    """Writes one file per epoch into a folder; writing an epoch again replaces its file.
 
-    Pictures and histograms show the network as it is trained, also where --ema keeps an average of it.
+    Pictures and histograms show the network that is being trained, even where --ema keeps an average of it.
     """
 
     model: Model
@@ -52,12 +52,12 @@ class TensorBoard(Watcher):
 
     def started(self, job: Job) -> None:
         self.model, test = job.state.model, job.data.test
-        # A choice has every class in it, so it is no smaller than their number.
+        # The subset is stratified, so it needs at least one image per class.
         count = min(max(MEASURED, job.data.num_classes), len(test))
         chosen = stratified_subset(test.labels, count, torch.Generator().manual_seed(0))
         self.images = test.subset(chosen).to(self.model.device)
         if job.state.rows:
-            # The kill may have come while its last epoch was being written.
+            # The run may have been killed while its last epoch was being written.
             self.epoch_ended(job.state.rows[-1])
 
     def epoch_ended(self, row: Row) -> None:
@@ -68,7 +68,7 @@ class TensorBoard(Watcher):
         for former in self.folder.glob(f"*{ending}"):
             former.unlink()
         with SummaryWriter(str(self.folder), filename_suffix=ending) as writer:
-            # Without a decoder the loss of the reconstruction is no number that could be read.
+            # Without a decoder, the reconstruction loss is a meaningless 0.
             left_out = {"epoch"} if self.model.decoder is not None else {"epoch", "train_reconstruction"}
             for name, value in row.items():
                 if name not in left_out:
@@ -95,7 +95,7 @@ class TensorBoard(Watcher):
 
 
 def _tag(name: str) -> str:
-    """train_loss -> loss/train: TensorBoard shows what is before the slash together."""
+    """train_loss -> loss/train: TensorBoard groups curves by the part before the slash."""
     if name == "learning_rate":
         return name
     part, _, kind = name.partition("_")
@@ -103,7 +103,7 @@ def _tag(name: str) -> str:
 
 
 def _pasted(images: Tensor, columns: int = COLUMNS) -> Any:
-    """Pictures in rows, as one: (count, channels, height, width) -> (height, width, 3)."""
+    """Pictures tiled into one: (count, channels, height, width) -> (height, width, 3)."""
     from hitnet.interpret.figures.canvas import tile  # matplotlib takes a while to load
 
     columns = min(columns, len(images))

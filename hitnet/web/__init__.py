@@ -1,1 +1,1 @@
-"""The explorer: a local page on which people play with prototypes, and the server behind it."""
+"""The explorer: a local page to play with prototypes, and the server behind it."""

@@ -1,29 +1,27 @@
-"""What a page needs to draw on its own: the model in words and numbers, and its decoder's weights as plain bytes."""
+"""What a page needs to draw on its own: the model as JSON, and its decoder's weights as plain bytes."""
 
 from typing import Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
-from hitnet.core.decoder import PaperDecoder, StandardisedDecoder
+from hitnet.core.decoder import REACH, PaperDecoder, PictureDecoder, StandardisedDecoder
 from hitnet.core.layer import CENTRE
 from hitnet.core.model import Model
 
 
 def check_drawable(model: Model) -> None:
-    """Refuse networks that have no prototypes to look at."""
+    """Refuse networks that cannot draw prototypes."""
     if not model.head.has_hit_zone:
         raise ValueError(
             f"{model.config.name} has no Hit-or-Miss layer, so it has no prototypes; "
             "choose a run of hitnet, hitnet-fast or a network with -hom"
         )
-    if not isinstance(model.decoder, (PaperDecoder, StandardisedDecoder)):
+    if not isinstance(model.decoder, (PaperDecoder, StandardisedDecoder, PictureDecoder)):
         raise ValueError(f"this {model.config.name} has no decoder, so it cannot draw; train it with a decoder")
 
 
 def describe_model(model: Model) -> dict[str, Any]:
     """Everything the page knows about a model, as JSON."""
-    standardised = isinstance(model.decoder, StandardisedDecoder)
     return {
         "name": model.config.name,
         "classes": list(model.config.class_names),
@@ -32,27 +30,60 @@ def describe_model(model: Model) -> dict[str, Any]:
         "unit": model.head.unit,
         "hit_radius": model.config.hit_radius,
         "miss_radius": model.config.miss_radius,
-        # What enters the decoder: 1 at the class's own place if `indicator`, and (component − offset) / scale.
-        "decoder": {
-            "kind": "standardised" if standardised else "paper",
-            "indicator": standardised,
-            "offset": CENTRE if standardised else 0.0,
-            "scale": model.head.unit if standardised else 1.0,
-            "layers": [[layer.in_features, layer.out_features] for layer in _linear_layers(model)],
-        },
+        "decoder": describe_decoder(model),
+    }
+
+
+def describe_decoder(model: Model) -> dict[str, Any]:
+    """What enters the decoder, and its layers in order; `pack_decoder` gives their weights."""
+    check_drawable(model)
+    decoder, in_units = model.decoder, not isinstance(model.decoder, PaperDecoder)
+    return {
+        "kind": type(decoder).__name__.removesuffix("Decoder").lower(),
+        # The inputs: if `indicator`, a one-hot class vector first; then (component − offset) / scale, within ± reach.
+        "indicator": in_units,
+        "offset": CENTRE if in_units else 0.0,
+        "scale": model.head.unit if in_units else 1.0,
+        "reach": REACH if isinstance(decoder, PictureDecoder) else None,
+        "layers": [[layer.in_features, layer.out_features] for layer in _linear_layers(model)],
+        # Of pictures only: channels in and out of each layer that doubles them, and their size after it.
+        "doublings": [
+            [layer.in_channels, layer.out_channels, *size]
+            for layer, size in zip(decoder.doublings, decoder.sizes[1:], strict=True)
+        ]
+        if isinstance(decoder, PictureDecoder)
+        else [],
+        "coarsest": decoder.sizes[0] if isinstance(decoder, PictureDecoder) else None,
     }
 
 
 def pack_decoder(model: Model) -> bytes:
-    """Little-endian float32: for each layer the weights, one input after the other, then the biases."""
-    parts = []
+    """Little-endian float32. Fully connected layers: the weights, input by input, then the biases.
+
+    Of a picture decoder then the layers that double: weights by row and column of the kernel, channels out in fours,
+    channels in, and the four channels out; then the biases. Last the colours: by row, column, channel out, channel in.
+    """
+    check_drawable(model)
+    parts: list[Tensor] = []
     for layer in _linear_layers(model):
-        # By inputs: the page skips all that are zero, and most are.
-        parts += [layer.weight.detach().t(), layer.bias.detach()]
-    return b"".join(part.cpu().to(torch.float32).contiguous().numpy().astype("<f4").tobytes() for part in parts)
+        # Input by input: the page skips inputs that are zero, and most are.
+        parts += [layer.weight.t(), layer.bias]
+    if isinstance(model.decoder, PictureDecoder):
+        coarse, (height, width) = parts[2:4], model.decoder.sizes[0]
+        # The coarse picture with its channels last.
+        parts[2:4] = [part.unflatten(-1, (-1, height, width)).movedim(-3, -1).flatten(-3) for part in coarse]
+        for double in model.decoder.doublings:
+            assert isinstance(double, nn.ConvTranspose2d)
+            assert double.bias is not None
+            fours = double.weight.permute(2, 3, 1, 0).unflatten(2, (-1, 4)).movedim(3, 4)
+            parts += [fours, double.bias]
+        assert model.decoder.colours.bias is not None
+        parts += [model.decoder.colours.weight.permute(2, 3, 0, 1), model.decoder.colours.bias]
+    return b"".join(part.detach().cpu().float().contiguous().numpy().astype("<f4").tobytes() for part in parts)
 
 
 def _linear_layers(model: Model) -> list[nn.Linear]:
-    check_drawable(model)
+    if isinstance(model.decoder, PictureDecoder):
+        return [model.decoder.first, model.decoder.coarse]
     assert isinstance(model.decoder, (PaperDecoder, StandardisedDecoder))
     return [part for part in model.decoder.layers if isinstance(part, nn.Linear)]

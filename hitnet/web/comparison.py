@@ -15,14 +15,14 @@ CURVES = ("train_error", "validation_error", "test_error")
 
 
 def neighbours(run: Run) -> dict[str, Run]:
-    """The finished runs that share a runs folder with this one, and itself, by a short name."""
+    """This run and the finished runs that share a runs folder with it, by a short name."""
     own = run.path.resolve()
     others = {f"{other.path.parent.name}/{other.path.name}": other for other in finished_neighbours(run, MOST)}
     return {f"{own.parent.name}/{own.name}": run} | others
 
 
 def list_runs(run: Run) -> list[dict[str, Any]]:
-    """One entry a run; a run that cannot be read is left out."""
+    """One entry per run; a run that cannot be read is left out."""
     entries = []
     for name, other in neighbours(run).items():
         try:
@@ -66,10 +66,10 @@ def describe_run(run: Run) -> dict[str, Any]:
 
 @lru_cache(maxsize=16)
 def _drawn(path: Path, _changed: int) -> dict[str, Any]:
-    """Classes and prototypes as bytes, drawn once as long as the weights are the same."""
+    """Classes, and prototypes as bytes; drawn once, and again only when the weights change."""
     try:
         model = load(path)
-    except RuntimeError as error:  # a network of timm, where timm is missing
+    except RuntimeError as error:  # a timm network, and timm is not installed
         raise ValueError(str(error)) from error
     content: dict[str, Any] = {"classes": list(model.config.class_names), "shape": model.config.image_shape}
     try:

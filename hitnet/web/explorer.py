@@ -1,4 +1,4 @@
-"""One run opened for looking at: what the page can ask, without a word of HTTP. Every call may come from any thread."""
+"""One run opened for exploring: everything the page can ask, independent of HTTP. All calls are thread-safe."""
 
 import base64
 import io
@@ -18,7 +18,7 @@ from hitnet.web.bundle import describe_model, pack_decoder
 from hitnet.web.names import ComponentNames
 from hitnet.web.testset import TestSet
 
-# A JPEG is decoded at an eighth of its size at once; other formats take their full size in memory several times over.
+# A JPEG can be decoded at an eighth of its size; other formats need several times their full size in memory.
 MOST_PIXELS_JPEG, MOST_PIXELS = 24_000_000, 9_000_000
 
 
@@ -37,10 +37,10 @@ class Explorer:
         return describe_run_and_model(self.run, self.model, self.names)
 
     def explain_picture(self, content: bytes, invert: bool = False) -> dict[str, Any]:
-        """What the network sees in a picture file; ValueError says what is wrong with the file."""
+        """The explanation of a picture file; a ValueError says what is wrong with the file."""
         shape = self.model.config.image_shape
         assert shape is not None
-        with self.lock:  # one at a time: decoding is where the memory goes
+        with self.lock:  # one at a time: decoding needs the most memory
             check_pixels(content)
             pixels, note = read_image(io.BytesIO(content), shape)
             return self._explain(255 - pixels if invert else pixels, None) | {"note": note}
@@ -51,7 +51,7 @@ class Explorer:
             return self._explain(pixels, label) | {"note": f"test image {index}"}
 
     def _explain(self, pixels: Tensor, label: int | None) -> dict[str, Any]:
-        """All but the pictures: the page draws those itself, from the capsule."""
+        """Everything except the drawings: the page draws those itself, from the capsule."""
         explanation = explain(self.model, to_float(pixels.to(self.model.device)))
         capsules = explanation.capsules.tolist()
         return {
@@ -69,7 +69,7 @@ class Explorer:
 
 
 def check_pixels(content: bytes) -> None:
-    """Refuse pictures that would take too much memory, from their header alone."""
+    """Refuse pictures that would need too much memory; reads only their header."""
     if not content:
         raise ValueError("the picture is empty")
     height, width = picture_size(io.BytesIO(content))
@@ -82,7 +82,7 @@ def check_pixels(content: bytes) -> None:
 
 
 def describe_run_and_model(run: Run, model: Model, names: ComponentNames) -> dict[str, Any]:
-    """What both the served page and the static one begin with."""
+    """The description that both the served page and the static one start with."""
     result = run.read_result() if run.is_finished else {}
     try:
         given, complaint = names.read(), None

@@ -1,4 +1,4 @@
-"""Opening the explorer: which run, which address, the server, the browser."""
+"""Open the explorer: choose the run and the address, start the server and the browser."""
 
 import socket
 import threading
@@ -14,24 +14,24 @@ PORT = 8421
 
 
 def require_server() -> None:
-    """A clear error where the extra packages are missing."""
+    """An error with the install command if the extra packages are missing."""
     require("the explorer", ["starlette", "uvicorn"], "explore")
 
 
 def newest_run(folder: Path) -> Path | None:
-    """The newest finished run below a folder that has prototypes to look at."""
+    """The newest finished run below a folder whose network can draw prototypes."""
     for run in reversed(find_runs(folder)):
         try:
             if run.is_finished:
                 check_drawable(run.load_model())
                 return run.path
-        except (OSError, ValueError, RuntimeError):  # the last where timm is missing
+        except (OSError, ValueError, RuntimeError):  # RuntimeError: timm is not installed
             continue
     return None
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """A listening socket; without a wish for a port, any free one if the usual one is taken."""
+    """A listening socket; if no port is requested, the default one, or any free one if that is taken."""
     if port is not None and not 0 <= port <= 65535:
         raise ValueError(f"--port must lie in 0..65535 (0: any free one), got {port}")
     try:
@@ -43,7 +43,7 @@ def bind(host: str, port: int | None) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((address[0], candidate, *address[2:]))
-            listening.listen(1024)  # from now on a browser waits instead of being turned away
+            listening.listen(1024)  # from now on a browser waits instead of being refused
             return listening
         except OSError as error:
             listening.close()
@@ -66,7 +66,7 @@ def serve(
     shown = "127.0.0.1" if is_wildcard(host) else f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
     if not is_loopback(host):
-        say(f"warning: everybody who can reach {host} can use this page; there is no password")
+        say(f"warning: anyone who can reach {host} can use this page; there is no password")
     say(f"exploring {path} at {address} (stop with Ctrl+C)")
     config = uvicorn.Config(
         create_app(explorer, host), log_level="warning", access_log=False, server_header=False, ws="none"

@@ -11,14 +11,14 @@ Names = dict[str, dict[str, str]]
 
 
 class ComponentNames:
-    """RUN/component-names.json: {class index: {component: name}}; a component means something else in every class."""
+    """RUN/component-names.json: {class index: {component: name}}; a component has a different meaning in each class."""
 
     def __init__(self, run: Run, classes: int, dims: int) -> None:
         self.path, self.classes, self.dims = run.component_names_file, classes, dims
         self.lock = Lock()
 
     def read(self) -> Names:
-        """What the file says; places and names that cannot be are left out."""
+        """The names in the file; invalid classes, components and names are left out."""
         if not self.path.is_file():
             return {}
         content = read_json(self.path)
@@ -36,7 +36,7 @@ class ComponentNames:
         return kept
 
     def write(self, class_index: int, component: int, name: str) -> Names:
-        """Name one component, or take its name away with an empty one; all names afterwards."""
+        """Name one component, or remove its name with an empty one; returns all names."""
         if not 0 <= class_index < self.classes:
             raise ValueError(f"class must lie in 0..{self.classes - 1}, got {class_index}")
         if not 0 <= component < self.dims:

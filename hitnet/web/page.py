@@ -11,9 +11,9 @@ from hitnet.web.bundle import pack_decoder
 from hitnet.web.explorer import describe_run_and_model
 from hitnet.web.names import ComponentNames
 
-# In the order in which they use each other. Joined, they share one scope: their names must differ.
+# Dependencies first. Joined, they share one scope, so their top-level names must differ.
 MODULES = ("decoder.js", "picture.js", "dom.js", "deform.js", "hero.js", "standalone.js")
-# Nothing is fetched, whatever somebody put into a name.
+# Nothing can be fetched, even if a class or component name contains HTML.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
@@ -42,15 +42,15 @@ def static_page(path: Path) -> str:
 
 
 def _joined() -> str:
-    """All modules as one: without imports, and with nothing exported."""
+    """All modules as one script, without imports and exports."""
     text = "\n".join(_static(name) for name in MODULES)
     return re.sub(r"^export ", "", re.sub(r"^import .*\n", "", text, flags=re.MULTILINE), flags=re.MULTILINE)
 
 
 def _static(name: str) -> str:
-    return files("hitnet.web").joinpath("static", name).read_text(encoding="utf-8")
+    return files("hitnet.web").joinpath("static").joinpath(name).read_text(encoding="utf-8")
 
 
 def _inside_script(text: str) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot close the script element around it."""
     return text.replace("<", "\\u003c")

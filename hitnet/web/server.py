@@ -1,4 +1,4 @@
-"""The explorer over HTTP: small handlers, and a guard before them. Nothing of a request is ever used as a path."""
+"""The explorer over HTTP: small handlers behind a guard. No part of a request is ever used as a file path."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UPLOAD_SECONDS = 30
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
-# Everything comes from this server, and nothing else may show the page in a frame or read from it.
+# Everything comes from this server, and no other page may frame this one or read from it.
 SECURITY = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -44,7 +44,7 @@ SECURITY = {
 
 
 def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
-    """The whole explorer as an ASGI application that answers to the names of `host`."""
+    """The whole explorer as an ASGI application; it only answers requests addressed to `host`."""
     static = _read_static()
     uploads = anyio.Semaphore(UPLOADS_AT_ONCE)
 
@@ -113,19 +113,19 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
         ],
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
-    # Around it all: as one of Starlette's middlewares it would not see the answer to a failure.
+    # Outermost: a Starlette middleware would not see the response to an unhandled exception.
     return Guard(app, host_check(host))
 
 
 def host_check(host: str) -> Callable[[str], bool]:
-    """Which Host headers are answered: a page of another name that points here (DNS rebinding) gets nothing."""
+    """Which Host headers are allowed: another name that resolves to this address (DNS rebinding) is refused."""
     names = {host.lower().strip("[]"), *(LOOPBACK if is_loopback(host) or is_wildcard(host) else ())}
     if is_wildcard(host):
         names.add(socket.gethostname().lower())
 
     def allows(header: str) -> bool:
         bare = _without_port(header.strip().lower())
-        # Rebinding needs a name: whoever typed an address meant it.
+        # DNS rebinding needs a name, so a numeric address is safe.
         return bare in names or (is_wildcard(host) and _is_address(bare))
 
     return allows
@@ -140,7 +140,7 @@ def is_wildcard(host: str) -> bool:
 
 
 class Guard:
-    """Turns away requests for other hosts and from other origins, and adds the security headers to every answer."""
+    """Refuses requests for other hosts and from other origins, and adds the security headers to every response."""
 
     def __init__(self, app: ASGIApp, allows: Callable[[str], bool]) -> None:
         self.app, self.allows = app, allows
@@ -153,19 +153,19 @@ class Guard:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                answer = MutableHeaders(scope=message)
+                response_headers = MutableHeaders(scope=message)
                 for name, value in SECURITY.items():
-                    answer.setdefault(name, value)
+                    response_headers.setdefault(name, value)
             await send(message)
 
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self.allows(host):
-            refusal: ASGIApp = _error(403, "this address is not served; open the one that hitnet explore printed")
+            respond: ASGIApp = _error(403, "this address is not served; open the one that hitnet explore printed")
         elif origin is not None and origin.lower() != f"{scope['scheme']}://{host}".lower():
-            refusal = _error(403, "other pages may not use the explorer")
+            respond = _error(403, "other pages may not use the explorer")
         else:
-            refusal = self.app
-        await refusal(scope, receive, send_guarded)
+            respond = self.app
+        await respond(scope, receive, send_guarded)
 
 
 def _read_static() -> dict[str, Response]:
@@ -179,14 +179,14 @@ def _read_static() -> dict[str, Response]:
 
 
 def _compared(explorer: Explorer, name: str) -> dict[str, Any]:
-    found = comparison.neighbours(explorer.run).get(name)
-    if found is None:
-        raise ValueError("there is no such run beside this one")
-    return comparison.describe_run(found)
+    run = comparison.neighbours(explorer.run).get(name)
+    if run is None:
+        raise ValueError("there is no such run in the same runs folder")
+    return comparison.describe_run(run)
 
 
 async def _asked(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Do what was asked for in a thread; what is wrong with the question is the asker's to mend."""
+    """Do the work in a thread; ValueError and OSError become 400, since the request is at fault."""
     try:
         return await run_in_threadpool(work, *arguments)
     except (ValueError, OSError) as error:
@@ -194,7 +194,7 @@ async def _asked(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 async def _body(request: Request, limit: int) -> bytes:
-    """The request's body, refused as soon as it proves too long or too slow."""
+    """The request's body; refused as soon as it is too long or too slow."""
     too_long = HTTPException(413, f"more than {limit / 1e6:g} MB are not accepted; make it smaller")
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced[:20]) > limit:
@@ -213,12 +213,12 @@ async def _body(request: Request, limit: int) -> bytes:
 
 def _json_object(content: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(content)
+        value = json.loads(content)
     except (ValueError, RecursionError):
         raise HTTPException(400, "expected JSON") from None
-    if not isinstance(found, dict):
-        raise HTTPException(400, f"expected a JSON object, got {type(found).__name__}")
-    return found
+    if not isinstance(value, dict):
+        raise HTTPException(400, f"expected a JSON object, got {type(value).__name__}")
+    return value
 
 
 def _one_of(request: Request, key: str, known: tuple[str, ...], default: str) -> str:
@@ -229,7 +229,7 @@ def _one_of(request: Request, key: str, known: tuple[str, ...], default: str) ->
 
 
 def _integer(request: Request, key: str, low: int, high: int) -> int | None:
-    """A whole number of the query, or None where it is not given."""
+    """A whole number from the query, or None if it is not given."""
     value = request.query_params.get(key)
     if not value:
         return None
@@ -248,7 +248,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return _error(500, "the explorer failed on this; its terminal says more")
+    return _error(500, "the explorer failed on this request; its terminal says more")
 
 
 def _without_port(host: str) -> str:

@@ -1,4 +1,4 @@
-"""The test images of a run, scored once in the background so that mistakes and doubts can be looked up."""
+"""The test images of a run, scored once in the background, so that mistakes and uncertain answers can be listed."""
 
 import base64
 import time
@@ -14,7 +14,7 @@ from hitnet.data import ImageSet, to_float
 from hitnet.runs.reopen import data_for
 from hitnet.runs.run import Run
 
-BATCH = 64  # whoever asks about an image meanwhile waits for one of them
+BATCH = 64  # small, because a request that comes meanwhile waits for one batch
 LARGEST_PAGE = 100
 
 Filter = Literal["all", "mistakes", "unknown", "ambiguous"]
@@ -23,7 +23,7 @@ FILTERS: tuple[str, ...] = get_args(Filter)
 
 @dataclass(frozen=True)
 class Scored:
-    """What the network says of one test image."""
+    """The network's answer for one test image."""
 
     index: int
     label: int
@@ -33,7 +33,7 @@ class Scored:
 
 
 class TestSet:
-    """Loaded when it is first asked for. `phase` is waiting, loading, scoring, ready or gone."""
+    """Loaded on first use. `phase` is waiting, loading, scoring, ready or gone."""
 
     def __init__(self, run: Run, model: Model, model_lock: Lock) -> None:
         self.run, self.model, self.model_lock = run, model, model_lock
@@ -43,14 +43,14 @@ class TestSet:
         self.start_lock = Lock()
 
     def start(self) -> None:
-        """Begin in the background, once."""
+        """Start loading and scoring in the background, once."""
         with self.start_lock:
             if self.phase == "waiting":
                 self.phase = "loading"
                 Thread(target=self._work, name="score test images", daemon=True).start()
 
     def image(self, index: int) -> tuple[Tensor, int]:
-        """(pixels, label) of one test image: uint8 (channels, height, width)."""
+        """(pixels, label) of one test image; pixels are uint8 (channels, height, width)."""
         if self.images is None:
             raise ValueError(self.message or "the test images are still being loaded; try again in a moment")
         if not 0 <= index < len(self.images):
@@ -58,14 +58,14 @@ class TestSet:
         return self.images.images[index], int(self.images.labels[index])
 
     def page(self, show: str, class_index: int | None, offset: int, limit: int) -> dict[str, Any]:
-        """Some of the images scored so far, with their pixels, and how far the scoring is."""
+        """One page of the images scored so far, with their pixels, and the progress of the scoring."""
         matching = [
             scored
             for scored in self.scored[:]
             if (class_index is None or scored.label == class_index) and _belongs(scored, show)
         ]
         if show == "mistakes":
-            matching.sort(key=lambda scored: scored.score)  # the surest mistakes first
+            matching.sort(key=lambda scored: scored.score)  # the most certain mistakes first
         elif show == "unknown":
             matching.sort(key=lambda scored: -scored.score)  # the farthest from every class first
         chosen = matching[offset : offset + limit]
@@ -85,14 +85,14 @@ class TestSet:
     def _work(self) -> None:
         try:
             images = data_for(self.run, self.model).test
-        except Exception as error:  # whatever is wrong with the data, the rest of the page works
+        except Exception as error:  # the rest of the page works without the data
             self.phase, self.message = "gone", f"The test images of this run cannot be loaded: {error}"
             return
         self.images, self.phase = images, "scoring"
         for start in range(0, len(images), BATCH):
             part = images.subset(torch.arange(start, min(start + BATCH, len(images))))
             self.scored += self._score(part, start)
-            time.sleep(0.002)  # lets somebody else have the model's lock
+            time.sleep(0.002)  # lets another thread take the model's lock
         self.phase = "ready"
 
     def _score(self, part: ImageSet, start: int) -> list[Scored]:

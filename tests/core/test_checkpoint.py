@@ -75,7 +75,7 @@ def test_a_missing_model_is_named_with_what_was_expected(tmp_path: Path, folder:
 def test_truncated_weights_are_refused(kept: int, folder: Path):
     content = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(content[:kept])
-    with pytest.raises(ValueError, match=r"model.safetensors is not a whole safetensors file .*truncated"):
+    with pytest.raises(ValueError, match=r"model.safetensors is not a complete safetensors file .*truncated"):
         hitnet.load(folder)
 
 
@@ -147,7 +147,7 @@ def test_weights_cut_to_whole_numbers_are_refused_and_other_precisions_are_not(f
         ({"class_names": ["a"]}, "class_names must hold 3 names, got 1"),
         ({"width": "wide"}, "width must be .*, got 'wide'"),
         ({"decoder": "pickle"}, "decoder must be .*, got 'pickle'"),
-        ({"code": "import os"}, "there is no code; the fields are"),
+        ({"code": "import os"}, "unknown fields code; the fields are"),
     ],
 )
 def test_a_config_that_describes_no_model_is_refused(change: dict[str, object], message: str, folder: Path):

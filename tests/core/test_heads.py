@@ -170,5 +170,5 @@ def test_gradients_flow_through_the_votes_of_the_last_round():
 
 
 def test_capsnet_needs_a_width_of_whole_primary_capsules():
-    with pytest.raises(ValueError, match="capsnet needs a width that 8 divides, got 12; the paper has 256"):
+    with pytest.raises(ValueError, match="capsnet needs a width divisible by 8, got 12; the paper uses 256"):
         Routing(48, ModelConfig.from_options(width=12))

@@ -128,7 +128,9 @@ def test_one_image_is_enough_for_shared_statistics():
 
 def test_one_image_is_too_few_to_train_with_separate_statistics():
     layer = HitOrMiss(FEATURES, K, N, "separate")
-    with pytest.raises(ValueError, match=r"needs at least 2 images a batch, got 1: BatchNorm cannot estimate.*larger"):
+    with pytest.raises(
+        ValueError, match=r"needs at least 2 images per batch, got 1: BatchNorm cannot estimate.*larger"
+    ):
         layer(torch.randn(1, FEATURES))
     assert layer.eval()(torch.randn(1, FEATURES)).shape == (1, K, N)
 

@@ -153,7 +153,7 @@ def test_one_image_is_enough_to_train_with_shared_statistics(small_model, name):
 
 @pytest.mark.parametrize(("name", "options"), [("hitnet", {"norm": "separate"}), ("n1", {})])
 def test_one_image_is_too_few_to_train_with_separate_statistics(small_model, name, options):
-    with pytest.raises(ValueError, match="needs at least 2 images a batch, got 1: BatchNorm cannot estimate"):
+    with pytest.raises(ValueError, match="needs at least 2 images per batch, got 1: BatchNorm cannot estimate"):
         small_model(name, **options)(torch.rand(1, 1, 28, 28))
 
 

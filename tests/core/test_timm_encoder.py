@@ -70,8 +70,12 @@ def test_a_network_by_name_is_the_transplanted_one_and_its_folder_is_enough_to_l
             r"there is no model 'timm/resnet81'; did you mean 'timm/\w*resnet\w*'\? timm.list_models",
         ),
         ("timm/hf-hub:somebody/something", {}, "there is no model 'timm/hf-hub:somebody/something'"),
-        ("timm/densenet121", {"image_shape": (1, 8, 8)}, r"timm/densenet121 cannot take images of shape \(1, 8, 8\)"),
-        ("timm/resnet18", {"width": 8}, "timm/resnet18 has a width of its own, got 8"),
+        (
+            "timm/densenet121",
+            {"image_shape": (1, 8, 8)},
+            r"timm/densenet121 cannot process images of shape \(1, 8, 8\)",
+        ),
+        ("timm/resnet18", {"width": 8}, "timm/resnet18 has a fixed width, got 8"),
         (
             "timm/vit_tiny_patch16_224",
             {"image_shape": (1, 32, 40)},
@@ -101,7 +105,7 @@ def test_patches_that_fill_the_image_see_every_pixel(name: str, side: int):
 
 def test_a_missing_timm_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
-    with pytest.raises(RuntimeError, match=r"a network of timm needs timm; install: pip install 'hitnet\[timm\]'"):
+    with pytest.raises(RuntimeError, match=r"a timm network needs timm; install: pip install 'hitnet\[timm\]'"):
         hitnet.create_model("timm/resnet18")
 
 
@@ -112,8 +116,8 @@ def test_a_timm_that_cannot_be_loaded_is_explained_and_breaks_nothing_else(tmp_p
     command = [sys.executable, "-c", code, "train", "--model", "timm/resnet18", "--out", str(tmp_path / "runs")]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert done.stderr.startswith("hitnet: error: timm is installed but cannot be loaded (operator torchvision::nms")
-    assert "install the one that fits" in done.stderr
+    assert done.stderr.startswith("hitnet: error: timm is installed but cannot be imported (operator torchvision::nms")
+    assert "install the matching one" in done.stderr
     assert not (tmp_path / "runs").exists()
 
 

@@ -261,15 +261,15 @@ def unchanged(module: nn.Module, before: nn.Module) -> bool:
 @pytest.mark.parametrize(
     ("module", "options", "text"),
     [
-        (FunctionalSoftmax(), {}, r"goes on computing after 'fc' \(a softmax, perhaps\); remove that"),
+        (FunctionalSoftmax(), {}, r"computes something after 'fc' \(perhaps a softmax\); remove it"),
         (
             TwoHeads(),
             {"classifier": "auxiliary"},
             r"without 'auxiliary' the module must return features.*got \(1, 10\)",
         ),
-        (OneSoftmaxForAll(), {}, r"goes on computing after 'fc' \(a softmax, perhaps\)"),
-        (HeadFirst(), {}, r"without 'mix' the module cannot take images of shape \(1, 8, 8\): .*classifier='name'"),
-        (plain(), {"image_shape": (1, 9, 9)}, r"cannot take images of shape \(1, 9, 9\): .*check image_shape"),
+        (OneSoftmaxForAll(), {}, r"computes something after 'fc' \(perhaps a softmax\)"),
+        (HeadFirst(), {}, r"without 'mix' the module cannot process images of shape \(1, 8, 8\): .*classifier='name'"),
+        (plain(), {"image_shape": (1, 9, 9)}, r"cannot process images of shape \(1, 9, 9\): .*check image_shape"),
         (plain(), {"capsule_dims": 3}, r"no model option 'capsule_dims'; did you mean 'capsule_dim'\?"),
         (plain(), {"image_shape": (8, 8)}, r"image_shape must be \(channels, height, width\).*got \(8, 8\)"),
         (plain(), {"image_shape": None, "decoder": "paper"}, "a decoder needs an image_shape, got None; give"),
@@ -292,7 +292,7 @@ def test_a_wrong_module_is_found_at_the_first_images_where_no_shape_was_given():
 def test_what_follows_the_classifier_is_found_at_the_first_images_where_no_shape_was_given(module):
     net = with_hit_or_miss(module)
     for _ in range(2):
-        with pytest.raises(ValueError, match=r"the module goes on computing after 'fc' \(a softmax, perhaps\); remove"):
+        with pytest.raises(ValueError, match=r"the module computes something after 'fc' \(perhaps a softmax\); remove"):
             net(torch.rand(2, *IMAGE_SHAPE))
 
 
@@ -353,7 +353,7 @@ class ResNet(TinyResNet):
 
 def test_saving_is_answered_with_what_to_do_instead(tmp_path):
     net = with_hit_or_miss(ResNet(), image_shape=IMAGE_SHAPE)
-    with pytest.raises(ValueError, match=r"a ResNet of your own cannot .* keep net.state_dict\(\) and build it again"):
+    with pytest.raises(ValueError, match=r"your own ResNet cannot .* save net.state_dict\(\) and rebuild the network"):
         net.save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
 

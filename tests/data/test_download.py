@@ -136,7 +136,7 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing_behind(cache, mirror, mo
     folder, address, _ = mirror
     publish_mnist(monkeypatch, folder, (address, address))
     (folder / catalog.IDX_NAMES[0]).write_bytes(b"something else")
-    with pytest.raises(FileNotFoundError, match="could not be downloaded .*\n.*hash.*\n.*hash.*\nFetch it by hand"):
+    with pytest.raises(FileNotFoundError, match="could not be downloaded .*\n.*hash.*\n.*hash.*\nDownload it by hand"):
         load_dataset("mnist")
     assert list((cache / "mnist").iterdir()) == []
 

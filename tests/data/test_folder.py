@@ -72,7 +72,7 @@ def test_one_colour_picture_makes_all_colour(tmp_path):
     picture(7, colour=True).save(tmp_path / "b" / "colour.png")
     loaded = load_dataset(tmp_path)
     assert loaded.image_shape == (3, 10, 12)
-    assert "colour, 6 of 7 pictures being grey" in loaded.notes
+    assert "in colour, although 6 of 7 pictures are grey" in loaded.notes
     images = torch.cat([loaded.train.images, loaded.test.images])
     assert int((images[:, 0] == images[:, 1]).flatten(1).all(1).sum()) == 6
 
@@ -117,7 +117,7 @@ def test_bad_files_are_listed_in_one_error(tmp_path):
     break_some(tmp_path / "b")
     with pytest.raises(ValueError, match="3 of 13 pictures are bad") as caught:
         load_dataset(tmp_path)
-    for name, reason in (("empty.png", "is empty"), ("text.jpg", "is none of PNG"), ("cut.png", "cannot be read")):
+    for name, reason in (("empty.png", "is empty"), ("text.jpg", "is not one of PNG"), ("cut.png", "cannot be read")):
         assert f"{tmp_path / 'b' / name} {reason}" in str(caught.value)
     assert "skip_bad" in str(caught.value)
 
@@ -138,7 +138,7 @@ def test_skip_bad_does_not_hide_a_class_that_is_gone(tmp_path):
             fill(tmp_path / split / name, 2)
     for file in (tmp_path / "train" / "c").iterdir():
         file.write_bytes(b"")
-    with pytest.raises(ValueError, match="train/ lacks c; every class needs pictures there that can be read"):
+    with pytest.raises(ValueError, match="train/ lacks c; every class needs readable pictures there"):
         load_dataset(tmp_path, skip_bad=True)
 
 
@@ -160,8 +160,8 @@ def test_other_and_hidden_files_are_left_out_quietly(tmp_path):
     loaded = load_dataset(tmp_path)
     assert loaded.class_names == ("a", "b")
     assert len(loaded.train) + len(loaded.test) == 6
-    assert f"2 files in {tmp_path.name}/ are no pictures and are left out" in loaded.notes
-    assert f"1 pictures in {tmp_path.name}/ lie in no class folder and are left out" in loaded.notes
+    assert f"2 files in {tmp_path.name}/ are not pictures and are left out" in loaded.notes
+    assert f"1 pictures in {tmp_path.name}/ are in no class folder and are left out" in loaded.notes
 
 
 def test_pictures_deeper_in_a_class_folder_belong_to_it(tmp_path):
@@ -196,7 +196,7 @@ def test_every_class_needs_training_pictures_but_not_test_pictures(tmp_path):
     assert loaded.test.labels.tolist() == [1]
     assert "test/ has no pictures of a" in loaded.notes
     fill(tmp_path / "test" / "c", 1)
-    with pytest.raises(ValueError, match="train/ lacks c; every class needs pictures"):
+    with pytest.raises(ValueError, match="train/ lacks c; every class needs readable pictures"):
         load_dataset(tmp_path)
 
 

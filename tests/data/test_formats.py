@@ -72,11 +72,11 @@ IMAGES = idx_bytes(np.zeros((40, 28, 28)))
     ("content", "complaint"),
     [
         (gzip.compress(b"\x00\x00\x09\x03" + IMAGES[4:]), "must start with the IDX magic 00000803, got 00000903"),
-        (gzip.compress(IMAGES)[:-20], "no complete gzip file"),
-        (b"<html>not here</html>", "no complete gzip file"),
-        (gzip.compress(IMAGES[:-1]), "announces \\[40, 28, 28\\] = 31360 bytes, got 31359"),
+        (gzip.compress(IMAGES)[:-20], "not a complete gzip file"),
+        (b"<html>not here</html>", "not a complete gzip file"),
+        (gzip.compress(IMAGES[:-1]), "declares \\[40, 28, 28\\] = 31360 bytes, got 31359"),
         (gzip.compress(IMAGES + b"x"), "got 31361"),
-        (gzip.compress(IMAGES[:6]), "announces"),
+        (gzip.compress(IMAGES[:6]), "declares"),
         (gzip.compress(b""), "IDX magic"),
         (gzip.compress(idx_bytes(np.zeros((39, 28, 28)))), "has 39 images, .* 40 labels"),
     ],
@@ -126,7 +126,7 @@ def test_broken_cifar_archive_is_refused(tmp_path):
     write_cifar(tmp_path, archive=True)
     archive = tmp_path / "cifar-10-binary.tar.gz"
     archive.write_bytes(archive.read_bytes()[:5000])
-    with pytest.raises(ValueError, match="no complete .tar.gz"):
+    with pytest.raises(ValueError, match="not a complete .tar.gz"):
         load_dataset("cifar10", data_dir=tmp_path)
 
 
@@ -144,7 +144,7 @@ PIXELS = np.zeros((32, 32, 3, 4), np.uint8)
     ("content", "complaint"),
     [
         ({"X": PIXELS}, "must hold X and y, y missing"),
-        ({"X": PIXELS, "y": np.array([[1], [2], [3]])}, "and as many y; got uint8 .* and 3 labels"),
+        ({"X": PIXELS, "y": np.array([[1], [2], [3]])}, "and as many labels y; got uint8 .* and 3 labels"),
         ({"X": PIXELS / 1.0, "y": np.ones((4, 1))}, "X, uint8 .* got float64"),
         ({"X": PIXELS, "y": np.array([[0], [1], [2], [3]])}, "labels 1..10, got 0..3"),
     ],
@@ -220,7 +220,7 @@ def test_wrong_affnist_content_is_refused(tmp_path, content, complaint):
 def test_a_broken_affnist_zip_is_refused(tmp_path):
     write_mnist(tmp_path)
     (tmp_path / "test_batches.zip").write_bytes(b"PK\x03\x04 cut off")
-    with pytest.raises(ValueError, match="no complete .zip"):
+    with pytest.raises(ValueError, match="not a complete .zip"):
         load_dataset("affnist", data_dir=tmp_path)
 
 

@@ -12,7 +12,7 @@ RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (12, 6, 5), dtype=np.uint8)
 COLOUR = RNG.integers(0, 256, (12, 3, 6, 5), dtype=np.uint8)
 LABELS = np.arange(12) % 3
-ALPHA = r"1 or 3 channels, got shape \(12, 6, 5, 4\); drop alpha with images\[..., :3\]"
+ALPHA = r"1 or 3 channels, got shape \(12, 6, 5, 4\); drop the alpha channel with images\[..., :3\]"
 
 
 def saved(folder, **arrays):
@@ -74,7 +74,7 @@ def test_arrays_can_be_resized(tmp_path):
         ({"y_train": LABELS}, "must hold x_train, y_train; x_train missing"),
         ({"x_train": GREY, "y_train": LABELS, "x_test": GREY}, "y_test missing"),
         ({"x_train": GREY, "y_train": LABELS, "y_test": LABELS}, "x_test missing"),
-        ({"x_train": GREY, "y_train": LABELS[:5]}, "equally long, got 12 images and y_train of shape \\(5,\\)"),
+        ({"x_train": GREY, "y_train": LABELS[:5]}, "the same length, got 12 images and y_train of shape \\(5,\\)"),
         ({"x_train": GREY.reshape(12, 30), "y_train": LABELS}, "must be \\(count, h, w\\).* got shape \\(12, 30\\)"),
         ({"x_train": np.zeros((12, 6, 5, 4), np.uint8), "y_train": LABELS}, ALPHA),
         ({"x_train": GREY[:0], "y_train": LABELS[:0]}, "got shape \\(0, 6, 5\\)"),
@@ -85,7 +85,7 @@ def test_arrays_can_be_resized(tmp_path):
         ({"x_train": GREY, "y_train": LABELS + 1}, "must use every label in 0..3 and no other; check \\[0\\]"),
         ({"x_train": GREY, "y_train": LABELS - 1}, "check \\[-1\\]"),
         ({"x_train": GREY, "y_train": LABELS, "class_names": np.array(["a", "b"])}, "in 0..1 and no other; check .2"),
-        ({"x_train": GREY, "y_train": LABELS + 0.5}, "whole numbers from 0, or all strings, got float64"),
+        ({"x_train": GREY, "y_train": LABELS + 0.5}, "integers from 0, or all strings, got float64"),
         ({"x_train": GREY, "y_train": LABELS * 0}, "at least 2 classes"),
         ({"x_train": GREY, "y_train": LABELS, "x_test": GREY, "y_test": LABELS + 3}, "test labels must lie in 0..2"),
         ({"x_train": GREY, "y_train": LABELS, "x_test": COLOUR, "y_test": LABELS}, "differ in shape"),
@@ -123,7 +123,7 @@ class Trap:
 def test_object_arrays_are_refused_and_never_unpickled(tmp_path):
     trap = np.array([Trap()] * 12, dtype=object)
     for arrays in ({"x_train": GREY, "y_train": trap}, {"x_train": trap, "y_train": LABELS}):
-        with pytest.raises(ValueError, match="no readable .npz of plain arrays"):
+        with pytest.raises(ValueError, match="not a readable .npz of plain arrays"):
             load_dataset(saved(tmp_path, **arrays))
 
 
@@ -131,16 +131,16 @@ def test_object_arrays_are_refused_and_never_unpickled(tmp_path):
 def test_files_that_are_no_npz_are_refused(tmp_path, content):
     path = tmp_path / "broken.npz"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="no readable .npz"):
+    with pytest.raises(ValueError, match="not a readable .npz"):
         load_dataset(path)
 
 
 def test_a_truncated_npz_and_a_bare_npy_are_refused(tmp_path):
     path = saved(tmp_path, x_train=GREY, y_train=LABELS)
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(ValueError, match="no readable .npz"):
+    with pytest.raises(ValueError, match="not a readable .npz"):
         load_dataset(path)
     np.save(tmp_path / "bare.npy", GREY)
     (tmp_path / "bare.npy").rename(path)
-    with pytest.raises(ValueError, match="no readable .npz"):
+    with pytest.raises(ValueError, match="not a readable .npz"):
         load_dataset(path)

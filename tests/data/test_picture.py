@@ -95,7 +95,7 @@ def test_a_large_jpeg_shrinks_to_the_average_of_its_parts():
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [(b"", "is empty"), (b"hello", "is none of PNG, JPEG"), (b"\x89PNG\r\n\x1a\n\x00", "x.png")],
+    [(b"", "is empty"), (b"hello", "is not one of PNG, JPEG"), (b"\x89PNG\r\n\x1a\n\x00", "x.png")],
 )
 def test_an_unreadable_file_is_refused_in_clear_words(tmp_path, content, complaint):
     path = tmp_path / "x.png"
@@ -111,7 +111,7 @@ def test_a_missing_file_a_folder_and_odd_channels_are_refused(tmp_path):
         read_image(tmp_path / "nowhere.png", (1, 28, 28))
     with pytest.raises(ValueError, match="cannot be read as a picture"):
         read_image(tmp_path, (1, 28, 28))
-    with pytest.raises(ValueError, match="1 or 3 channels, the model wants 2"):
+    with pytest.raises(ValueError, match="1 or 3 channels, the model expects 2"):
         read_image(saved(Image.new("L", (4, 4))), (2, 28, 28))
 
 

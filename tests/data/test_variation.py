@@ -65,5 +65,5 @@ def test_the_same_generator_gives_the_same_images_and_another_one_others(small_m
 
 @pytest.mark.parametrize("tweak", [-0.1, math.nan, math.inf])
 def test_a_tweak_that_is_no_distance_is_refused(ladder, tweak):
-    with pytest.raises(ValueError, match="tweak must be a number from 0 on"):
+    with pytest.raises(ValueError, match="tweak must be finite and at least 0"):
         HybridAugmentation(ladder(), tweak)

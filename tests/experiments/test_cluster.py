@@ -121,7 +121,7 @@ def test_a_cluster_without_a_processor_is_told_with_the_remedy(tiny: Callable[..
         init=lambda **_: None, shutdown=lambda: None, cluster_resources=dict, remote=lambda **_: lambda work: None
     )
     monkeypatch.setattr(cluster, "_import_ray", lambda: empty)
-    with pytest.raises(RuntimeError, match="the Ray cluster at auto has neither CPU nor GPU, expected one at least"):
+    with pytest.raises(RuntimeError, match="the Ray cluster at auto has neither CPU nor GPU, expected at least one"):
         cluster.run_on_ray(survey([tiny()]), "auto", lambda found: None)
 
 

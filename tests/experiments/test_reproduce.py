@@ -49,7 +49,7 @@ def test_everything_at_the_smallest_scale(tmp_path: Path):
     assert page.count("<img ") == len(FIGURES)
     assert page.count("<table") == len(tables)
     assert done.stdout.count(": done, test error") == len(trials)
-    assert done.stdout.splitlines()[0].startswith("28 runs, 0 of them finished already; the others take about")
+    assert done.stdout.splitlines()[0].startswith("28 runs, 0 of them already finished; the others take about")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_second_command_in_the_same_folder_is_refused(tmp_path: Path, monkeypa
 
     def start_another(*_: object) -> None:
         with pytest.raises(
-            RuntimeError, match="another command is at work in .*; wait for it, or choose another --out"
+            RuntimeError, match="another command is running in .*; wait for it, or choose another --out"
         ):
             reproduce("table2", "smoke", tmp_path)
         refused.append(True)
@@ -145,7 +145,7 @@ def test_an_interruption_says_how_to_go_on(tmp_path: Path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("hitnet.experiments.reproduce.run_local", interrupt)
-    with pytest.raises(KeyboardInterrupt, match="the same command goes on from the last epochs"):
+    with pytest.raises(KeyboardInterrupt, match="the same command resumes from the last epochs"):
         reproduce("table1", "smoke", tmp_path)
 
 
@@ -190,10 +190,10 @@ def test_without_a_terminal_a_line_tells_what_began_and_what_ended(tiny: Callabl
     lines = capsys.readouterr().out.splitlines()
     tail = "; 3 of 10 runs, about 1:30:00 left"
     assert lines == [
-        "10 runs, 0 of them finished already; the others take about 60 s on two cores of a server",
+        "10 runs, 0 of them already finished; the others take about 60 s on two cores of a server",
         f"lenet5 on mnist-mini, tiny, seed 0: done, test error 2.50 %{tail}",
         f"lenet5 on mnist-mini, tiny, seed 1: done, test error 2.50 %{tail}",
-        f"lenet5 on mnist-mini, tiny, seed 2: going on after epoch 1{tail}",
+        f"lenet5 on mnist-mini, tiny, seed 2: resumes after epoch 1{tail}",
         f"lenet5 on mnist-mini, tiny, seed 3: failed, no luck{tail}",
     ]
 
@@ -204,4 +204,4 @@ def test_the_plan_tells_the_hours_of_what_is_not_finished_yet(capsys):
     console.ExperimentsView().planned([*(Progress(trial, "done") for trial in finished), *map(Progress, others)], 1e6)
     assert f"12 days on two cores of a server, {gpu_hours(others):.0f} hours of a GPU" in capsys.readouterr().out
     console.ExperimentsView().planned([Progress(trial, "done") for trial in finished], 0)
-    assert capsys.readouterr().out == "100 runs, 100 of them finished already\n"
+    assert capsys.readouterr().out == "100 runs, 100 of them already finished\n"

@@ -75,7 +75,7 @@ def test_counts_of_experiments_are_judged_by_tosses_of_a_coin(successes, conclus
 
 def test_ties_are_no_tosses():
     claim = counted("", [0.1] * 5 + [0.0, 0.1 + 0.2 - 0.3])
-    assert (claim.found, claim.conclusion) == ("in 5 of 5, without 2 ties", "holds")
+    assert (claim.measured, claim.conclusion) == ("in 5 of 5, without 2 ties", "holds")
     assert claim.p == pytest.approx(1 / 32)
     assert counted("", [0.0]).conclusion == "not decided at this scale"
 
@@ -91,7 +91,7 @@ def test_hit_or_miss_is_judged_by_network_and_in_all():
     claims = list(table3_claims(found))
     assert [claim.words for claim in claims[:-2]] == ["Hit-or-Miss lowers the error: LeNet-5, SVHN"]
     assert claims[0].conclusion == "not decided at this scale"
-    assert [claim.found for claim in claims[-2:]] == ["in 1 of 2", "in 2 of 2"]
+    assert [claim.measured for claim in claims[-2:]] == ["in 1 of 2", "in 2 of 2"]
 
 
 def test_where_the_papers_error_rose_a_lower_one_is_not_its_claim():

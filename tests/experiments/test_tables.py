@@ -209,10 +209,12 @@ def test_what_the_paper_gives_as_a_difference_is_called_derived(tmp_path, preten
 def test_claims_are_judged_on_what_is_there(laptop: Protocol):
     claims = {claim.words: claim for claim in all_claims(laptop)}
     assert claims[f"HitNet errs less than N1 on MNIST, {CONSTANT}"].conclusion == "holds"
-    assert claims[f"HitNet errs less than N1 on MNIST, {CONSTANT}"].found == "0.39 ± 0.014 (2) against 0.52 ± 0.028 (2)"
+    assert (
+        claims[f"HitNet errs less than N1 on MNIST, {CONSTANT}"].measured == "0.39 ± 0.014 (2) against 0.52 ± 0.028 (2)"
+    )
     assert claims["HitNet errs less at a falling rate than at a constant one"].conclusion == "not decided at this scale"
     assert not any("N2b errs less at" in words for words in claims)
-    compared = [claim.found for claim in claims.values() if "against" in claim.found]
+    compared = [claim.measured for claim in claims.values() if "against" in claim.measured]
     assert len(set(compared)) == len(compared), "no test is listed twice"
 
 
@@ -281,7 +283,7 @@ def test_speed_is_measured_by_both_paths_and_scaled_to_an_epoch(tmp_path):
     assert speed_table(known).rows == [["direct convolution", "60 s", "720 s", "12.00 (12.00 to 12.00)", "≥ 10"]]
     assert speed_table(known).notes[0].startswith("on abacus, threads: 3, float32: medians of 2 steps of 100 images")
     assert speed_table(found).notes[0].startswith("encoders of 16 channels, not the paper's 256")
-    assert list(speed_claims(found)) == [], "narrow networks say nothing of the paper's"
+    assert list(speed_claims(found)) == [], "narrow networks say nothing about the paper's"
     assert [claim.conclusion for claim in speed_claims(known)] == ["holds"]
     write_json(tmp_path / "speed.json", vars(found))
     assert read_speed(tmp_path / "speed.json") == found

@@ -66,7 +66,7 @@ def test_whatever_the_wished_error_is_every_number_is_tested_at_one_level_that_k
 def test_a_large_error_may_be_wished_too(max_error):
     scores = torch.linspace(0, 1, 300)
     assert choose_threshold(scores, torch.arange(300) % 2 == 0, max_error, 0.95) == 1
-    with pytest.raises(ValueError, match="150 of the 150 surest of 300 answers are wrong"):
+    with pytest.raises(ValueError, match="150 of the 150 most certain of 300 answers are wrong"):
         choose_threshold(scores, torch.ones(300, dtype=torch.bool), max_error, 0.95)
 
 
@@ -105,7 +105,7 @@ def test_images_of_the_same_score_are_answered_together():
 
 def test_too_few_images_or_too_many_mistakes_are_answered_with_the_remedy():
     scores = torch.linspace(0, 1, 100)
-    with pytest.raises(ValueError, match=r"100 images cannot show an error below 0.1 %, it takes 2,995 at least"):
+    with pytest.raises(ValueError, match=r"100 images cannot show an error below 0.1 %, expected at least 2,995"):
         choose_threshold(scores, torch.zeros(100, dtype=torch.bool), 0.001, 0.95)
-    with pytest.raises(ValueError, match=r"25 of the 50 surest of 100 answers are wrong.*allow a larger one"):
+    with pytest.raises(ValueError, match=r"25 of the 50 most certain of 100 answers are wrong.*allow a larger one"):
         choose_threshold(scores, torch.arange(100) % 2 == 0, 0.1, 0.95)

@@ -92,7 +92,7 @@ def test_the_table_bounds_only_what_had_no_say_and_no_confidence_is_rounded_to_c
     assert found is not None
     [row] = [line for line in said.splitlines() if "upper bound" in line]
     assert [cell.strip() for cell in row.split("│")[1:-1]] == [
-        "upper bound of their share (99.99999 %)",
+        "upper bound of their error rate (99.99999 %)",
         "",
         f"{100 * found.test_bound:.3f} %",
     ]
@@ -112,12 +112,12 @@ def test_validation_images_that_chose_the_epoch_are_owned_up_to(calm):
 
 class TestRefusals:
     def test_a_run_that_was_trained_on_all_images(self, calm):
-        with pytest.raises(ValueError, match="held no validation images out.*train one with --validation 0.1"):
+        with pytest.raises(ValueError, match="held out no validation images.*train one with --validation 0.1"):
             calibrate_run(calm(validation=0.0), 0.2)
 
     def test_a_run_that_is_not_finished(self, run: Path):
         (run / "result.json").unlink()
-        with pytest.raises(ValueError, match="not finished, its network may still change; go on with"):
+        with pytest.raises(ValueError, match="not finished, so its network may still change; resume it with"):
             calibrate_run(run, 0.2)
 
     def test_other_images_than_those_that_were_held_out(self, run: Path, tmp_path: Path):

@@ -118,7 +118,7 @@ def test_a_run_killed_at_random_moments_ends_in_the_same_weights(
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-2]) >= 3, done.stdout
-    assert "going on after epoch" in done.stdout
+    assert "resuming after epoch" in done.stdout
     assert not [name for name in snapshot(run.path) if name.endswith(".part") or name.startswith("state")]
 
     uninterrupted = hitnet.train(settings(epochs=15, schedule="one-cycle", out=tmp_path / "other", **extra))
@@ -204,7 +204,7 @@ def test_a_kill_at_any_file_write_loses_nothing(after: bool, settings: Settings,
                 loop.resume(run.path)
             hitnet.train(config)
         elif run.is_finished:
-            with pytest.raises(ValueError, match="is finished, there is nothing to resume"):
+            with pytest.raises(ValueError, match="is finished, so there is nothing to resume"):
                 loop.resume(run.path)
         else:
             loop.resume(run.path)
@@ -293,7 +293,7 @@ class TestADamagedState:
 
     def test_that_is_a_pickle_is_refused_and_never_executed(self, stopped: Run, tmp_path: Path):
         (stopped.path / "state.safetensors").write_bytes(pickle.dumps(Payload(tmp_path / "owned")))
-        with pytest.raises(ValueError, match="not a whole safetensors file"):
+        with pytest.raises(ValueError, match="not a complete safetensors file"):
             loop.resume(stopped.path)
         assert not (tmp_path / "owned").exists()
         pickle.loads(pickle.dumps(Payload(tmp_path / "owned")))
@@ -321,7 +321,7 @@ class TestResuming:
     def test_a_finished_run_is_refused_and_loses_a_forgotten_state(self, settings: Settings):
         run = hitnet.train(settings(epochs=1))
         (run.path / "state.safetensors").write_bytes(b"left by a kill just after result.json")
-        with pytest.raises(ValueError, match="is finished, there is nothing to resume"):
+        with pytest.raises(ValueError, match="is finished, so there is nothing to resume"):
             loop.resume(run.path)
         assert not (run.path / "state.safetensors").exists()
 
@@ -337,7 +337,7 @@ class TestResuming:
         ("content", "message"),
         [
             (b"{", "not valid JSON"),
-            (b"[]", "must hold an object, got list"),
+            (b"[]", "must hold a JSON object, got list"),
             (b"\x80\x04\x95", "not valid JSON"),
             (b'{"epocs": 3}', "there is no epocs; the fields are"),
             (b'{"epochs": "3"}', "epochs must be int, got '3'"),

@@ -76,7 +76,7 @@ def test_the_kept_model_gives_the_reported_error(run: Run):
 def test_a_run_is_not_measured_on_data_that_changed(settings: Settings, squares: Path):
     run = hitnet.train(settings(epochs=1))
     write_squares(squares, train=97)
-    with pytest.raises(ValueError, match=r"the data of .* changed since it began .* bring the former data back"):
+    with pytest.raises(ValueError, match=r"the data of .* changed since it began .* restore the former data"):
         evaluate_run(run.path)
     assert not (run.path / "eval-squares.json").exists()
 
@@ -95,7 +95,7 @@ class TestASecondRunIntoTheSameFolder:
     def test_is_told_to_resume_where_the_first_was_stopped(self, settings: Settings):
         run = hitnet.train(settings())
         (run.path / "result.json").unlink()
-        with pytest.raises(FileExistsError, match=f"go on with hitnet train --resume {run.path}"):
+        with pytest.raises(FileExistsError, match=f"resume it with hitnet train --resume {run.path}"):
             hitnet.train(settings(epochs=1))
 
     def test_replaces_it_whole_when_asked_to(self, settings: Settings):
@@ -145,7 +145,7 @@ def test_runs_are_found_at_any_depth_and_an_unfinished_one_has_no_result(setting
     (other.path / "result.json").unlink()
     found = {run.path: run for run in find_runs(tmp_path / "runs")}
     assert len(found) == 2
-    with pytest.raises(ValueError, match="is not finished; go on with it: hitnet train --resume"):
+    with pytest.raises(ValueError, match="is not finished; resume it with: hitnet train --resume"):
         found[other.path].read_result()
 
 
@@ -157,7 +157,7 @@ class TestEvaluationOnOtherData:
         np.savez(tmp_path / "named.npz", **arrays, class_names=np.array(["left", "middle", "right"]))
         content, file = evaluate_run(run.path, str(tmp_path / "named.npz"))
         assert content["error"] == run.read_result()["test"]["error"]
-        assert any("other names, left, middle, right" in note for note in content["notes"])
+        assert any("other names (left, middle, right)" in note for note in content["notes"])
         assert re.fullmatch(r"eval-named-[0-9a-f]{8}\.json", file.name)
 
     def test_of_the_same_name_leaves_the_runs_own_evaluation(self, settings: Settings, tmp_path: Path):
@@ -187,12 +187,12 @@ class TestEvaluationOnOtherData:
         for name, last in (("named", "right"), ("other", "up")):
             np.savez(tmp_path / f"{name}.npz", **arrays, class_names=np.array(["left", "middle", last]))
         run = hitnet.train(settings(epochs=1, data=str(tmp_path / "named.npz")))
-        with pytest.raises(ValueError, match=r"but not up; give them the names that it knows: left, middle, right"):
+        with pytest.raises(ValueError, match=r"but not up; rename them to the classes it knows: left, middle, right"):
             evaluate_run(run.path, str(tmp_path / "other.npz"))
 
     def test_refuses_another_number_of_classes(self, settings: Settings, tmp_path: Path):
         run = hitnet.train(settings(epochs=1))
-        with pytest.raises(ValueError, match="knows 3 classes .* got 2 classes"):
+        with pytest.raises(ValueError, match="expects 3 classes .* got 2 classes"):
             evaluate_run(run.path, str(write_squares(tmp_path / "two.npz", classes=2)))
 
     def test_measures_all_of_it_where_it_has_no_test_part(self, settings: Settings, tmp_path: Path):
@@ -202,7 +202,7 @@ class TestEvaluationOnOtherData:
         run = hitnet.train(settings(epochs=1, data=str(tmp_path / "own.npz")))
         content, _ = evaluate_run(run.path, str(tmp_path / "other.npz"))
         assert content["images"] == 40
-        assert content["notes"] == ["there is no test part: all 40 images are taken"]
+        assert content["notes"] == ["there is no test split: all 40 images are used"]
         # Its own data under another path: what was not trained on.
         (tmp_path / "link.npz").symlink_to("own.npz")
         content, _ = evaluate_run(run.path, str(tmp_path / "link.npz"))

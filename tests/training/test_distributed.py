@@ -93,5 +93,5 @@ def test_an_error_of_the_first_process_ends_them_all(settings: Callable[..., Tra
     before = snapshot(run.path)
     command = ["train", "--data", config.data, "--model", "lenet5-hom", "--epochs", "1", "--out", str(config.out)]
     done = torchrun("-m", "hitnet", *command, fails=True)
-    assert f"hitnet: error: there is a run (finished) in {run.path} already" in done.stderr
+    assert f"hitnet: error: there is already a run (finished) in {run.path}" in done.stderr
     assert snapshot(run.path) == before

@@ -226,7 +226,7 @@ class TestALossThatIsNotFinite:
                     next(self.model.parameters()).data.fill_(math.nan)
 
         config = settings()
-        with pytest.raises(TrainingStopped, match="weights are not finite any more in epoch 2, batch 3"):
+        with pytest.raises(TrainingStopped, match="weights are no longer finite in epoch 2, batch 3"):
             hitnet.train(config, watcher=Breaks())
         kept = hitnet.load(Run.named(config, "squares").path)
         assert all(value.isfinite().all() for value in kept.state_dict().values())
@@ -243,7 +243,7 @@ class TestALossThatIsNotFinite:
         ({"miss_radius": math.inf}, "hit_radius < miss_radius"),
         ({"norm_momentum": 5.0}, r"norm_momentum must lie in \(0, 1\], got 5.0"),
         ({"norm_eps": 0.0}, "norm_eps must be positive and finite, got 0.0"),
-        ({"reconstruction_weight": -1.0}, "reconstruction_weight must be a number from 0 on, got -1.0"),
+        ({"reconstruction_weight": -1.0}, "reconstruction_weight must be finite and at least 0, got -1.0"),
         ({"validation": 0.99, "train_images": 3}, "at least 2 images of each class"),
     ],
 )

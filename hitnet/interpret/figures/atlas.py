@@ -1,4 +1,4 @@
-"""What the decoder draws: prototypes and how they came to be, deformations by each component, hybrid images."""
+"""What the decoder draws: prototypes and how they evolved, deformations by each component, hybrid images."""
 
 import io
 import math
@@ -20,19 +20,19 @@ from hitnet.interpret.figures.canvas import BLUE, GREY, ORANGE, drawing, frame, 
 from hitnet.interpret.prototypes import all_deformations, deformations, sweep_values
 from hitnet.interpret.quality import Quality
 
-CELL = 0.55  # inches a picture of a sweep is wide
-GAP = 2  # pixels between two
-LONGEST = 32  # rows one below the other; more stand side by side
-SECONDS, LONGEST_FILM, LAST = 0.5, 20.0, 2.0  # of a frame, of all frames at most, of the last frame
+CELL = 0.55  # width of a picture of a sweep, in inches
+GAP = 2  # pixels between two pictures
+LONGEST = 32  # most rows in one block; more blocks stand side by side
+SECONDS, LONGEST_FILM, LAST = 0.5, 20.0, 2.0  # of one frame, of all frames at most, of the last frame
 HYBRIDS, HYBRID_COLUMNS, HYBRID_ROWS = 23, 6, 4
 
 
 def image_grid(images: Tensor, titles: Sequence[str], title: str) -> Figure:
-    """Pictures side by side, ten in a row, with a word above each: (count, channels, height, width)."""
+    """Pictures side by side, ten per row, with a title above each: (count, channels, height, width)."""
     columns = min(10, len(images))
     rows = math.ceil(len(images) / columns)
     side, pitch, head = 1.0, 1.28, 0.28
-    # A lonely picture or two still leave room for the title.
+    # Even one or two pictures leave room for the title.
     width, height = max(1.08 * columns, 0.095 * len(title), 4.0), pitch * rows + head
     figure = Figure(figsize=(width, height))
     figure.text(0.5, 1 - 0.05 / height, title, ha="center", va="top", fontsize=11)
@@ -48,7 +48,7 @@ def image_grid(images: Tensor, titles: Sequence[str], title: str) -> Figure:
 def save_evolution(
     evolution: Iterable[tuple[int, Tensor]], class_names: Sequence[str], title: str, path: Path, dpi: int = 80
 ) -> Path:
-    """A GIF of (epoch, prototypes), one frame an epoch."""
+    """A GIF of (epoch, prototypes), one frame per epoch."""
     frames = []
     for epoch, pictures in evolution:
         canvas = FigureCanvasAgg(image_grid(pictures, class_names, f"{title}: epoch {epoch}"))
@@ -65,7 +65,7 @@ def save_evolution(
 
 
 def class_page(model: Model, class_index: int, quality: Quality | None = None) -> Figure:
-    """One class of the atlas: each component swept in a row, the one that explains most first."""
+    """One class of the atlas: one row for the sweep of each component, the one that explains most first."""
     order = range(model.head.capsule_dim) if quality is None else quality.by_importance
     labels = [_label(component, quality) for component in order]
     name = model.config.class_names[class_index]
@@ -83,7 +83,7 @@ def component_sweep(model: Model, component: int) -> Figure:
 
 
 def hybrid_preview(augment: HybridAugmentation, image: Tensor, label: int, generator: torch.Generator) -> Figure:
-    """What the decoder draws of one image and 23 modifications of it; beside it the same with the image's details.
+    """What the decoder draws for one image and 23 modifications; next to it, the same with the image's details.
 
     image: (channels, height, width).
     """

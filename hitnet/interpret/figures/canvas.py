@@ -20,10 +20,10 @@ from hitnet.files import write_bytes
 
 BLUE, ORANGE, GREY = "#2563a8", "#d9622b", "#6b7280"
 PALE_BLUE, PALE_GREY = "#dbe7f5", "#f1f2f4"
-# What is less than expected is blue, what is more is orange.
+# Blue: less than expected. Orange: more than expected.
 DIVERGING = LinearSegmentedColormap.from_list("less and more", [BLUE, "white", ORANGE])
 
-# Letters that matplotlib's own font lacks are taken from those of these that are installed.
+# Fonts for letters that matplotlib's own font lacks, used if they are installed.
 OTHER_SCRIPTS = ("Noto Sans CJK JP", "WenQuanYi Micro Hei", "Arial Unicode MS", "Microsoft YaHei", "Malgun Gothic")
 
 Pixels = npt.NDArray[np.float64]
@@ -42,14 +42,14 @@ def save(figure: Figure, path: Path, dpi: int = 150) -> Path:
 
 @contextmanager
 def drawing(figure: Figure) -> Iterator[None]:
-    """Where figures are drawn: texts as they are written, not as mathematics, for a class may be called $5."""
+    """The context in which figures are drawn: text is not parsed as mathematics, as a class may be called $5."""
     installed = get_font_names()
     fonts = [*matplotlib.rcParams["font.family"], *(name for name in OTHER_SCRIPTS if name in installed)]
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
         text.set_parse_math(False)
         text.set_fontfamily(fonts)
-    # The labels of axes are made while drawing. An SVG would otherwise hold random names.
+    # Tick labels are only created while drawing. Without a salt, an SVG would contain random ids.
     with matplotlib.rc_context({"text.parse_math": False, "font.family": fonts, "svg.hashsalt": "hitnet"}):
         yield
 
@@ -60,7 +60,7 @@ def show(axes: Any, image: Tensor) -> None:
 
 
 def show_difference(axes: Any, difference: Tensor, reach: float) -> None:
-    """A signed picture, channels averaged, in colours that reach their ends at ±reach: (channels, height, width)."""
+    """A signed picture, channels averaged, on a colour scale from −reach to reach: (channels, height, width)."""
     values = difference.detach().cpu().mean(0).numpy()
     axes.imshow(values, cmap=DIVERGING, vmin=-reach, vmax=reach, interpolation="none")
     _bare(axes)
@@ -75,7 +75,7 @@ def show_pixels(axes: Any, pixels: Pixels) -> None:
 def tile(images: Tensor, gap: int) -> Pixels:
     """Rows and columns of pictures as one, white between them: (rows, columns, c, h, w) -> (height, width, 3).
 
-    One picture on one axes is drawn a hundred times faster than as many axes.
+    One large picture is drawn a hundred times faster than one axes per picture.
     """
     rows, columns, _, height, width = images.shape
     canvas = np.ones((rows * (height + gap) - gap, columns * (width + gap) - gap, 3))
@@ -87,7 +87,7 @@ def tile(images: Tensor, gap: int) -> Pixels:
 
 
 def frame(axes: Any, corner: tuple[float, float], width: float, height: float, colour: str) -> None:
-    """A frame round some pixels, its upper left corner at (column, row)."""
+    """A frame around some pixels, its upper left corner at (column, row)."""
     place = (corner[0] - 0.5, corner[1] - 0.5)
     axes.add_patch(Rectangle(place, width, height, fill=False, edgecolor=colour, linewidth=2, clip_on=False))
 
@@ -98,7 +98,7 @@ def shortened(name: str, length: int = 14) -> str:
 
 
 def _pixels(images: Tensor) -> Pixels:
-    """Grey or colour to colour: (count, c, h, w) -> (count, h, w, 3); further channels are averaged to grey."""
+    """Grey or colour to colour: (count, c, h, w) -> (count, h, w, 3); any other channels are averaged to grey."""
     pixels = images.detach().cpu().double().clamp(0, 1).permute(0, 2, 3, 1).numpy()
     if pixels.shape[3] != 3:
         pixels = pixels.mean(axis=3, keepdims=True).repeat(3, axis=3)

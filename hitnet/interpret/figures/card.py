@@ -1,4 +1,4 @@
-"""The decision card: one image, and all that led to its class."""
+"""The decision card: one image, and everything that led to its class."""
 
 import math
 import textwrap
@@ -24,7 +24,7 @@ WIDTH, HEIGHT = 11.4, 5.85  # inches
 PICTURE, PITCH = 1.12, 1.26
 STRONGEST = 5  # deformations shown
 NAMED = 12  # classes named on the rim: the nearest ones
-OPENING = math.radians(36)  # a wedge without classes, for the names of the rings
+OPENING = math.radians(36)  # a wedge without classes, for the labels of the rings
 
 
 def decision_card(explanation: Explanation) -> Figure:
@@ -80,13 +80,13 @@ def _draw_deformations(figure: Figure, strongest: list[Deformation], prototype: 
 
 
 def _draw_rings(axes: Any, explanation: Explanation) -> None:
-    """Distance from the centre for every class. The radius grows with its square root, or the hit zone were a dot."""
+    """Every class's distance to the centre. The radius grows with its square root, or the hit zone would be a dot."""
     farthest = math.sqrt(len(explanation.deformations)) / 2
 
     def radius(distance: float) -> float:
         return math.sqrt(min(distance, farthest) / farthest)
 
-    # Capsules of three components or fewer cannot get as far as the miss zone.
+    # Capsules of three components or fewer cannot reach the miss zone.
     outside = PALE_GREY if explanation.miss_radius < farthest else "white"
     axes.add_patch(Circle((0, 0), 1, facecolor=outside, edgecolor=GREY, linewidth=0.6))
     words = {
@@ -131,7 +131,7 @@ def _name_ring(axes: Any, radius: float, words: str, colour: str) -> None:
 
 
 def _around_the_rim(order: list[int]) -> list[int]:
-    """Classes in the order they go round: by index if all are named, else the nearest ones evenly among the rest."""
+    """Classes in order around the rim: by index if all are named, else the nearest evenly spaced among the rest."""
     if len(order) <= NAMED:
         return sorted(order)
     slots: list[int | None] = [None] * len(order)
@@ -142,7 +142,7 @@ def _around_the_rim(order: list[int]) -> list[int]:
 
 
 def _draw_bars(axes: Any, explanation: Explanation) -> None:
-    """The best scores of a network that has no hit zone."""
+    """The best scores of a network without a hit zone."""
     best = explanation.ranking[:NAMED]
     colours = [
         BLUE if index == explanation.class_index else ORANGE if index == explanation.rival_index else GREY

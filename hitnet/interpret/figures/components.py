@@ -1,4 +1,4 @@
-"""How the components of true-class capsules are distributed, against what is expected of them."""
+"""Histograms of the components of true-class capsules, compared with what is expected."""
 
 import math
 
@@ -61,7 +61,7 @@ def component_histograms(statistics: ComponentStatistics, title: str) -> Figure:
     figure.text(0.5, 1 - 0.1 / size[1], title, ha="center", va="top", fontsize=11)
     figure.legend(
         handles=[
-            Patch(facecolor=PALE_BLUE, edgecolor=BLUE, label="found (mean ± deviation above each panel)"),
+            Patch(facecolor=PALE_BLUE, edgecolor=BLUE, label="measured (mean ± deviation above each panel)"),
             Line2D([], [], color=ORANGE, label=f"expected: N(0.5, m/√n = {sigma:.3g})"),
         ],
         loc="upper center",
@@ -70,6 +70,6 @@ def component_histograms(statistics: ComponentStatistics, title: str) -> Figure:
         frameon=False,
         fontsize=8,
     )
-    words = "value of the component (the outermost bars hold all that lies beyond)"
+    words = "value of the component (the outermost bars include everything beyond)"
     figure.text(0.5, 0.06 / size[1], words, ha="center", va="bottom", fontsize=8)
     return figure

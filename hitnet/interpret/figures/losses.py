@@ -1,4 +1,4 @@
-"""The centripetal loss for capsules of two components, where it can be seen."""
+"""The centripetal loss for capsules of two components, where it can be plotted."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ STEPS = 121
 
 
 def loss_surfaces(hit_radius: float = 0.1, miss_radius: float = 0.6) -> Figure:
-    """What a capsule costs by where it lands in the unit square, and by its distance to the centre.
+    """The loss of a capsule by where it lands in the unit square, and by its distance to the centre.
 
-    The corners lie √2/2 = 0.71 from the centre, so that the paper's miss zone, beyond 0.9, would not be seen.
+    The corners lie √2/2 = 0.71 from the centre, so the paper's miss zone, beyond 0.9, would not be visible.
     """
     side = torch.linspace(0, 1, STEPS, dtype=torch.float64)
     x, y = torch.meshgrid(side, side, indexing="ij")
@@ -25,8 +25,8 @@ def loss_surfaces(hit_radius: float = 0.1, miss_radius: float = 0.6) -> Figure:
     figure = Figure(figsize=(11, 3.6))
     grid = figure.add_gridspec(1, 3, width_ratios=(1, 1, 0.95), left=0, right=0.985, bottom=0.14, top=0.9, wspace=0.22)
     for place, own, title, colours in (
-        (0, True, "the true class: drawn to the centre", ("#f3f7fc", BLUE)),
-        (1, False, "every other class: driven outwards", ("#fdf3ee", ORANGE)),
+        (0, True, "the true class: pulled to the centre", ("#f3f7fc", BLUE)),
+        (1, False, "every other class: pushed outwards", ("#fdf3ee", ORANGE)),
     ):
         axes: Any = figure.add_subplot(grid[place], projection="3d")
         surface = _loss(distances.flatten(), own, hit_radius, miss_radius).view(STEPS, STEPS)
@@ -38,7 +38,7 @@ def loss_surfaces(hit_radius: float = 0.1, miss_radius: float = 0.6) -> Figure:
 
 def _loss(distances: torch.Tensor, own: bool, hit_radius: float, miss_radius: float) -> torch.Tensor:
     """One capsule's part of the centripetal loss, by its distance: (count,) -> (count,)."""
-    # The other of two classes stays where it costs nothing: at its own goal.
+    # The other of the two classes is placed where its loss is zero.
     other = torch.full_like(distances, 2**0.5 / 2 if own else 0.0)
     labels = torch.zeros(len(distances), dtype=torch.long) if own else torch.ones(len(distances), dtype=torch.long)
     both = torch.stack([distances, other], dim=1)

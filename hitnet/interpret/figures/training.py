@@ -1,4 +1,4 @@
-"""How training went, and what is taken for what."""
+"""Training curves and the confusion matrix."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,13 +29,13 @@ def curves(rows: Sequence[dict[str, float]], title: str) -> Figure:
 
 
 def _logarithmic(axes: Any) -> None:
-    """A logarithmic axis of values, where all are positive, over whole epochs."""
+    """A logarithmic value axis if all values are positive, over whole epochs."""
     if min(min(line.get_ydata()) for line in axes.lines) > 0:
         axes.set_yscale("log")
         low, high = axes.get_ylim()
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}")
-        # Less than a decade may hold no power of ten at all.
+        # Less than a decade may contain no power of ten at all.
         axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5) if high / low > 20 else (1.5, 2, 3, 4, 5, 7)))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.25)
@@ -45,10 +45,10 @@ def _logarithmic(axes: Any) -> None:
 def errors_by_epoch(
     panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], *, in_pairs: bool = False, one_scale: bool = False
 ) -> Figure:
-    """Mean test error of several runs by epoch, with a band of one deviation each way.
+    """Mean test error of several runs by epoch, with a band of ± one standard deviation.
 
-    panels: title of the panel -> label of the line -> the runs' errors by epoch. `in_pairs` draws lines two and two in
-    one colour, the first of them dashed; with `one_scale` all panels have the same axes.
+    panels: title of the panel -> label of the line -> the runs' errors by epoch. `in_pairs` gives every two lines one
+    colour, the first of them dashed; with `one_scale` all panels have the same axes.
     """
     columns = min(len(panels), 3 if len(panels) % 2 else 2)
     rows = -(-len(panels) // columns)
@@ -69,7 +69,7 @@ def errors_by_epoch(
             axes.plot(epochs, mean, dashed, color=colour, marker=marker, markersize=4, label=f"{label} ({len(runs)})")
             if len(runs) > 1:
                 spread = errors.std(axis=0, ddof=1)
-                # A logarithmic axis has no place for zero.
+                # A logarithmic axis cannot show zero.
                 axes.fill_between(epochs, np.maximum(mean - spread, mean / 10), mean + spread, color=colour, alpha=0.15)
         axes.set(title=title, xlabel="epoch", ylabel="test error, %")
         _logarithmic(axes)
@@ -78,7 +78,7 @@ def errors_by_epoch(
 
 
 def confusion_matrix(confusion: Tensor, class_names: Sequence[str], title: str) -> Figure:
-    """Which class is taken for which: mistakes shaded by their share of the true class, right answers white."""
+    """Which class is mistaken for which: mistakes shaded by their share of the true class, correct answers white."""
     counts = confusion.numpy()
     classes = len(class_names)
     side = max(4.0, (0.42 if classes <= 30 else 0.14) * classes + 1.5)
@@ -88,7 +88,7 @@ def confusion_matrix(confusion: Tensor, class_names: Sequence[str], title: str) 
     np.fill_diagonal(wrong, 0)
     shades = LinearSegmentedColormap.from_list("mistakes", ["white", "#f6b26b", "#a63603"])
     picture = axes.imshow(wrong, cmap=shades, vmin=0, vmax=max(1.0, wrong.max()))
-    figure.colorbar(picture, ax=axes, shrink=0.75, label="mistaken images, % of the true class")
+    figure.colorbar(picture, ax=axes, shrink=0.75, label="misclassified images, % of the true class")
     if classes <= 30:
         for row, column in np.argwhere(counts > 0):
             strong = wrong[row, column] > 0.6 * max(1.0, wrong.max())

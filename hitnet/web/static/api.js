@@ -1,21 +1,21 @@
-// The server, asked. Every refusal becomes an Error with the server's own words.
+// Requests to the server. Every refusal becomes an Error with the server's message.
 
 export async function ask(path, options = {}) {
-  let answer;
+  let response;
   try {
-    answer = await fetch(path, options);
+    response = await fetch(path, options);
   } catch {
-    throw new Error("The explorer does not answer. Is it still running in its terminal?");
+    throw new Error("The explorer does not respond. Is it still running in its terminal?");
   }
-  const content = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(content.error ?? `The explorer answered ${answer.status}.`);
+  const content = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(content.error ?? `The explorer responded with status ${response.status}.`);
   return content;
 }
 
 export async function fetchWeights() {
-  const answer = await fetch("/api/decoder");
-  if (!answer.ok) throw new Error(`The decoder's weights did not come (${answer.status}).`);
-  return answer.arrayBuffer();
+  const response = await fetch("/api/decoder");
+  if (!response.ok) throw new Error(`The decoder's weights could not be loaded (status ${response.status}).`);
+  return response.arrayBuffer();
 }
 
 export function sendJson(path, content, method) {

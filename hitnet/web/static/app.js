@@ -1,4 +1,4 @@
-// The served page: fetch the run once, then let every view do its part.
+// The served page: fetch the run once, then set up every view.
 
 import { ask, fetchWeights, sendJson } from "./api.js";
 import { Asking } from "./ask.js";

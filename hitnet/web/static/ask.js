@@ -1,6 +1,7 @@
-// Ask about an image: choose or draw one, see where it lands, deform it, make new ones of it.
+// Ask about an image: choose or draw one, see where it lands, deform it, make new images from it.
 
 import { ask } from "./api.js";
+import { centre } from "./decoder.js";
 import { find, idle, make, segments, signed, tell } from "./dom.js";
 import { hybrid, randomMoves } from "./hybrid.js";
 import { Pad } from "./pad.js";
@@ -13,7 +14,7 @@ const STRONGEST = 6;
 const HYBRIDS = 12;
 
 export class Asking {
-  /** `workbench` draws and knows the names; `deform(class, capsule)` shows an image on the sliders. */
+  /** `workbench` has the decoder and the components' names; `deform(class, capsule)` sets the sliders to an image. */
   constructor(root, workbench, deform) {
     this.root = root;
     this.workbench = workbench;
@@ -48,7 +49,7 @@ export class Asking {
       { class: "drop" },
       input,
       make("strong", {}, "Drop a picture here"),
-      make("span", {}, "or choose a file: PNG, JPEG, WebP, BMP or GIF, up to 10 MB. It stays on this computer and is not kept."),
+      make("span", {}, "or choose a file: PNG, JPEG, WebP, BMP or GIF, up to 10 MB. It stays on this computer and is not saved."),
     );
     const view = this.root;
     for (const kind of ["dragenter", "dragover"]) {
@@ -73,7 +74,7 @@ export class Asking {
 
   askAbout(blob, what) {
     if (blob.size > LARGEST) {
-      tell(`${what} has ${(blob.size / 1e6).toFixed(1)} MB; up to 10 MB are accepted. Make it smaller first.`);
+      tell(`${what} has ${(blob.size / 1e6).toFixed(1)} MB; the limit is 10 MB. Make it smaller first.`);
       return;
     }
     const file = blob instanceof File;
@@ -82,13 +83,13 @@ export class Asking {
     this.request(`/api/explain?invert=${invert}`, { method: "POST", body: blob, headers: { "content-type": "application/octet-stream" } }, what);
   }
 
-  /** The newest question wins, whatever answer comes first. */
+  /** Only the answer to the newest request is shown, in whatever order the answers arrive. */
   async request(path, options, what) {
     const turn = (this.turn = (this.turn ?? 0) + 1);
     this.root.classList.add("busy");
     try {
-      const found = await ask(path, options);
-      if (turn === this.turn) this.show(found);
+      const answer = await ask(path, options);
+      if (turn === this.turn) this.show(answer);
     } catch (error) {
       if (turn === this.turn) tell(`${what}: ${error.message}`);
     } finally {
@@ -96,46 +97,46 @@ export class Asking {
     }
   }
 
-  show(found) {
+  show(answer) {
     const { model, decoder } = this;
     find("#messages").replaceChildren();
-    const [image] = unpack(found.pixels, model.shape);
-    const drawing = decoder.draw(found.class_index, found.capsule);
-    this.found = { ...found, image };
+    const [image] = unpack(answer.pixels, model.shape);
+    const drawing = decoder.draw(answer.class_index, answer.capsule);
+    this.answer = { ...answer, image };
     find(".no-answer", this.root).hidden = true;
-    const answer = find(".answer", this.root);
-    answer.hidden = false;
-    answer.dataset.class = model.classes[found.class_index];
-    answer.dataset.verdict = found.verdict;
-    this.showVerdict(found);
-    this.showPictures(image, drawing, found);
-    find(".rings", this.root).replaceChildren(target(model, found.scores, found.class_index));
-    find(".ring-list", this.root).replaceChildren(distanceList(model, found.scores, found.class_index, found.label));
-    this.showStrongest(found);
+    const box = find(".answer", this.root);
+    box.hidden = false;
+    box.dataset.class = model.classes[answer.class_index];
+    box.dataset.verdict = answer.verdict;
+    this.showVerdict(answer);
+    this.showPictures(image, drawing, answer);
+    find(".rings", this.root).replaceChildren(target(model, answer.scores, answer.class_index));
+    find(".ring-list", this.root).replaceChildren(distanceList(model, answer.scores, answer.class_index, answer.label));
+    this.showStrongest(answer);
     this.showHybrids();
   }
 
-  showVerdict(found) {
-    const name = this.model.classes[found.class_index];
-    const title = { sure: `This is ${name}`, unknown: `Unknown; closest to ${name}`, ambiguous: `Ambiguous: ${name} or ${this.model.classes[found.rival_index]}` };
-    find(".verdict-word", this.root).textContent = found.verdict;
-    find(".verdict-word", this.root).dataset.verdict = found.verdict;
-    find(".verdict-title", this.root).textContent = title[found.verdict] ?? name;
-    find(".verdict-words", this.root).textContent = found.words;
+  showVerdict(answer) {
+    const name = this.model.classes[answer.class_index];
+    const title = { sure: `This is ${name}`, unknown: `Unknown; closest to ${name}`, ambiguous: `Ambiguous: ${name} or ${this.model.classes[answer.rival_index]}` };
+    find(".verdict-word", this.root).textContent = answer.verdict;
+    find(".verdict-word", this.root).dataset.verdict = answer.verdict;
+    find(".verdict-title", this.root).textContent = title[answer.verdict] ?? name;
+    find(".verdict-words", this.root).textContent = answer.words;
     const truth = find(".verdict-truth", this.root);
-    const known = found.label !== null;
+    const known = answer.label !== null;
     truth.hidden = !known;
     if (known) {
-      const right = found.label === found.class_index;
+      const right = answer.label === answer.class_index;
       truth.dataset.right = right;
-      truth.textContent = right ? `The label says ${name} too.` : `The label says ${this.model.classes[found.label]}: a mistake.`;
+      truth.textContent = right ? `The label says ${name} too.` : `The label says ${this.model.classes[answer.label]}: a mistake.`;
     }
     const note = find(".verdict-note", this.root);
-    note.hidden = !found.note;
-    note.textContent = found.note ? `${found.note[0].toUpperCase()}${found.note.slice(1)}.` : "";
+    note.hidden = !answer.note;
+    note.textContent = answer.note ? `${answer.note[0].toUpperCase()}${answer.note.slice(1)}.` : "";
   }
 
-  showPictures(image, drawing, found) {
+  showPictures(image, drawing, answer) {
     const { model } = this;
     const box = find(".triptych", this.root);
     const [seen, drawn, rest] = ["seen", "drawn", "rest"].map((name) => make("canvas", { class: `picture ${name}`, role: "img" }));
@@ -157,24 +158,24 @@ export class Asking {
         return make("figure", {}, canvas, make("figcaption", {}, make("strong", {}, title), make("span", {}, text)));
       }),
     );
-    find(".to-sliders", this.root).onclick = () => this.deform(found.class_index, found.capsule);
-    find(".save-drawing", this.root).onclick = () => savePng(drawn, `reconstruction-${model.classes[found.class_index]}`);
+    find(".to-sliders", this.root).onclick = () => this.deform(answer.class_index, answer.capsule);
+    find(".save-drawing", this.root).onclick = () => savePng(drawn, `reconstruction-${model.classes[answer.class_index]}`);
   }
 
-  showStrongest(found) {
+  showStrongest(answer) {
     const { model, decoder, workbench } = this;
     find(".strongest", this.root).replaceChildren(
-      ...found.deformations.slice(0, STRONGEST).map(({ component, units, change }) => {
-        const capsule = new Array(model.dims).fill(0.5);
-        capsule[component] = found.capsule[component];
+      ...answer.deformations.slice(0, STRONGEST).map(({ component, units, change }) => {
+        const capsule = centre(model);
+        capsule[component] = answer.capsule[component];
         const [before, after] = [0, 1].map(() => make("canvas", { class: "picture", "aria-hidden": "true" }));
-        paint(before, decoder.prototype(found.class_index), model.shape);
-        paint(after, decoder.draw(found.class_index, capsule), model.shape);
+        paint(before, decoder.prototype(answer.class_index), model.shape);
+        paint(after, decoder.draw(answer.class_index, capsule), model.shape);
         return make(
           "li",
           { class: "deformation" },
           make("div", { class: "pair" }, before, make("span", { class: "arrow", "aria-hidden": "true" }, "→"), after),
-          make("strong", {}, workbench.nameOf(found.class_index, component)),
+          make("strong", {}, workbench.nameOf(answer.class_index, component)),
           make("span", {}, `${signed(units)} units, changes pixels by ${(100 * change).toFixed(1)} %`),
         );
       }),
@@ -195,19 +196,19 @@ export class Asking {
     this.drawHybrids();
   }
 
-  /** The true class's capsule is moved where the class is known, otherwise the predicted one's. */
+  /** Moves the capsule of the true class if the label is known, otherwise that of the predicted class. */
   async drawHybrids() {
-    const { model, decoder, found } = this;
+    const { model, decoder, answer } = this;
     const turn = (this.drawing = (this.drawing ?? 0) + 1);
     const units = Number(find(".strength", this.root).value);
     const tweak = units * model.unit;
-    const index = found.label ?? found.class_index;
-    const capsule = found.label_capsule ?? found.capsule;
+    const index = answer.label ?? answer.class_index;
+    const capsule = answer.label_capsule ?? answer.capsule;
     const text = `${units.toFixed(1)} units: each component moves by at most ${tweak.toFixed(3)}`;
     find(".strength-value", this.root).textContent = units === 1 ? `${text} (m/√n, as in the paper)` : text;
     let since = performance.now();
     for (const [place, canvas] of this.tiles.entries()) {
-      paint(canvas, hybrid(decoder, index, capsule, found.image, this.moves[place], tweak), model.shape);
+      paint(canvas, hybrid(decoder, index, capsule, answer.image, this.moves[place], tweak), model.shape);
       canvas.setAttribute("role", "img");
       canvas.setAttribute("aria-label", `New image ${place + 1} of class ${model.classes[index]}`);
       if (performance.now() - since > 24) {

@@ -13,7 +13,7 @@ export class Comparison {
     this.loaded = {};
   }
 
-  /** Look for runs each time the view opens: one may have been finished meanwhile. */
+  /** Look for runs each time the view opens: another one may have finished. */
   async open() {
     try {
       const { runs } = await ask("/api/runs");
@@ -59,7 +59,7 @@ export class Comparison {
     find(".compared", this.root).hidden = false;
     this.showNumbers(a, b);
     const chart = curves(a, b);
-    find(".curves", this.root).replaceChildren(chart ?? make("p", { class: "status" }, "Neither run has a curve."));
+    find(".curves", this.root).replaceChildren(chart ?? make("p", { class: "status" }, "Neither run has recorded any epochs."));
     this.showPrototypes(a, b);
   }
 
@@ -103,7 +103,7 @@ export class Comparison {
   }
 }
 
-/** Test error by epoch of both runs, on a logarithmic scale where it can be. */
+/** Test error by epoch of both runs, on a logarithmic scale unless an error is 0. */
 function curves(a, b) {
   const lines = [a, b].map((run) => run.curves.test_error ?? run.curves.validation_error ?? []);
   const all = lines.flat();
@@ -152,16 +152,16 @@ function range(values, logarithmic) {
 
 function ticks(low, high, logarithmic) {
   if (logarithmic) {
-    const found = [];
+    const values = [];
     for (let power = Math.floor(low); power <= Math.ceil(high); power++) {
-      for (const digit of [1, 2, 5]) found.push(Number((digit * 10 ** power).toPrecision(2)));
+      for (const digit of [1, 2, 5]) values.push(Number((digit * 10 ** power).toPrecision(2)));
     }
-    return found.filter((value) => Math.log10(value) >= low && Math.log10(value) <= high);
+    return values.filter((value) => Math.log10(value) >= low && Math.log10(value) <= high);
   }
   const step = 10 ** Math.floor(Math.log10((high - low) / 2));
   return Array.from({ length: Math.floor(high / step) + 1 }, (_, i) => Number((i * step).toPrecision(3)))
     .filter((value) => value >= low)
-    .filter((_, i, found) => i % Math.ceil(found.length / 6) === 0);
+    .filter((_, i, visible) => i % Math.ceil(visible.length / 6) === 0);
 }
 
 function title(run) {

@@ -1,10 +1,12 @@
-// The decoder, in the page: fully connected layers with ReLU between them and a sigmoid at the end.
+// The decoder in the browser: fully connected layers, then for pictures transposed convolutions; ReLU between them and a
+// sigmoid at the end.
 
-/** Draws pictures from capsules with the weights that PyTorch trained; no server is asked. */
+/** Draws pictures from capsules with the weights that PyTorch trained, without the server. */
 export class Decoder {
-  /** @param {object} model what the server says of the model; @param {ArrayBuffer} weights float32, see bundle.py */
+  /** @param {object} model its description by the server; @param {ArrayBuffer} weights float32, see bundle.py */
   constructor(model, weights) {
     this.model = model;
+    this.prototypes = new Map(); // class index -> pixels
     const numbers = new Float32Array(weights);
     let at = 0;
     this.layers = model.decoder.layers.map(([inputs, outputs]) => {
@@ -12,13 +14,28 @@ export class Decoder {
       const bias = numbers.subarray(at, (at += outputs));
       return { inputs, outputs, weight, bias, sums: new Float64Array(outputs) };
     });
+    const take = (inputs, outputs, kernel) => ({
+      inputs, outputs,
+      weight: numbers.subarray(at, (at += kernel * kernel * inputs * outputs)),
+      bias: numbers.subarray(at, (at += outputs)),
+    });
+    this.doublings = model.decoder.doublings.map(([inputs, outputs, height, width]) => (
+      { ...take(inputs, outputs, 4), height, width }
+    ));
+    const last = model.decoder.doublings.at(-1)?.[1] ?? this.channelsOfCoarse();
+    this.colours = model.decoder.kind === "picture" ? take(last, model.shape[0], 3) : null;
     if (at !== numbers.length) throw new Error(`the decoder has ${numbers.length} weights, expected ${at}`);
+  }
+
+  channelsOfCoarse() {
+    const [height, width] = this.model.decoder.coarsest ?? [1, 1];
+    return this.layers.at(-1).outputs / (height * width);
   }
 
   /** One capsule of one class -> pixels in 0..1, channel by channel, in a new array. */
   draw(classIndex, capsule) {
     const { classes, dims, decoder } = this.model;
-    // Only the class's own places are not zero; the others need not be looked at.
+    // Only the inputs of this class are not zero; the others are skipped.
     const places = [];
     const values = [];
     if (decoder.indicator) {
@@ -28,7 +45,8 @@ export class Decoder {
     const first = (decoder.indicator ? classes.length : 0) + classIndex * dims;
     for (let component = 0; component < dims; component++) {
       places.push(first + component);
-      values.push((capsule[component] - decoder.offset) / decoder.scale);
+      const value = (capsule[component] - decoder.offset) / decoder.scale;
+      values.push(decoder.reach ? decoder.reach * Math.tanh(value / decoder.reach) : value);
     }
     let sums = addRows(this.layers[0], places, values);
     for (const layer of this.layers.slice(1)) {
@@ -41,17 +59,31 @@ export class Decoder {
       }
       sums = addRows(layer, places, values);
     }
+    if (this.colours) return this.paint(sums);
     const pixels = new Float32Array(sums.length);
     for (let i = 0; i < pixels.length; i++) pixels[i] = 1 / (1 + Math.exp(-sums[i]));
     return pixels;
   }
 
+  /** From the coarse picture, channels last, to pixels channel by channel. */
+  paint(coarse) {
+    let [height, width] = this.model.decoder.coarsest;
+    let picture = Float32Array.from(coarse, (value) => Math.max(0, value));
+    for (const layer of this.doublings) {
+      picture = double(picture, height, width, layer);
+      ({ height, width } = layer);
+    }
+    return mix(picture, height, width, this.colours);
+  }
+
+  /** Drawn once per class; do not change the pixels. */
   prototype(classIndex) {
-    return this.draw(classIndex, centre(this.model));
+    if (!this.prototypes.has(classIndex)) this.prototypes.set(classIndex, this.draw(classIndex, centre(this.model)));
+    return this.prototypes.get(classIndex);
   }
 }
 
-/** The capsule that hits the middle. */
+/** The capsule at the centre of its class. */
 export function centre(model) {
   return new Array(model.dims).fill(0.5);
 }
@@ -72,4 +104,63 @@ function addRows({ outputs, weight, bias, sums }, places, values) {
     for (let i = 0; i < outputs; i++) sums[i] += p * weight[a + i];
   }
   return sums;
+}
+
+// A transposed convolution, 4×4, stride 2, padding 1, and ReLU: every pixel of the result sees 2×2 of the picture. Four
+// channels at a time, so that their sums stay in registers.
+function double(picture, height, width, layer) {
+  const { inputs, outputs, weight, bias } = layer;
+  const result = new Float32Array(layer.height * layer.width * outputs);
+  for (let row = 0; row < layer.height; row++) {
+    for (let column = 0; column < layer.width; column++) {
+      const at = (row * layer.width + column) * outputs;
+      for (let four = 0; four < outputs; four += 4) {
+        let a = bias[four], b = bias[four + 1], c = bias[four + 2], d = bias[four + 3];
+        for (let down = (row + 1) & 1; down < 4; down += 2) {
+          const above = (row + 1 - down) >> 1;
+          if (above < 0 || above >= height) continue;
+          for (let right = (column + 1) & 1; right < 4; right += 2) {
+            const before = (column + 1 - right) >> 1;
+            if (before < 0 || before >= width) continue;
+            let pixel = (above * width + before) * inputs;
+            const end = pixel + inputs;
+            let w = ((down * 4 + right) * outputs + four) * inputs;
+            for (; pixel < end; pixel++, w += 4) {
+              const value = picture[pixel];
+              a += value * weight[w];
+              b += value * weight[w + 1];
+              c += value * weight[w + 2];
+              d += value * weight[w + 3];
+            }
+          }
+        }
+        result[at + four] = a > 0 ? a : 0;
+        result[at + four + 1] = b > 0 ? b : 0;
+        result[at + four + 2] = c > 0 ? c : 0;
+        result[at + four + 3] = d > 0 ? d : 0;
+      }
+    }
+  }
+  return result;
+}
+
+// A convolution, 3×3, padding 1, and the sigmoid: channels to colours, which come one after the other.
+function mix(picture, height, width, { inputs, outputs, weight, bias }) {
+  const pixels = new Float32Array(outputs * height * width);
+  for (let row = 0; row < height; row++) {
+    for (let column = 0; column < width; column++) {
+      for (let colour = 0; colour < outputs; colour++) {
+        let sum = bias[colour];
+        for (let y = Math.max(0, row - 1); y <= Math.min(height - 1, row + 1); y++) {
+          for (let x = Math.max(0, column - 1); x <= Math.min(width - 1, column + 1); x++) {
+            const pixel = (y * width + x) * inputs;
+            const w = (((y - row + 1) * 3 + x - column + 1) * outputs + colour) * inputs;
+            for (let k = 0; k < inputs; k++) sum += picture[pixel + k] * weight[w + k];
+          }
+        }
+        pixels[(colour * height + row) * width + column] = 1 / (1 + Math.exp(-sum));
+      }
+    }
+  }
+  return pixels;
 }

@@ -1,4 +1,4 @@
-// Prototypes at a glance, and the workbench on which one is deformed component by component.
+// The gallery of prototypes, and the workbench where one is deformed component by component.
 
 import { centre } from "./decoder.js";
 import { fit, meanDifference, paint, paintStrip, savePng } from "./picture.js";
@@ -6,7 +6,7 @@ import { find, idle, make, segments, signed } from "./dom.js";
 
 const FRAMES = 7; // pictures in a slider's strip
 
-/** The gallery of prototypes and the sliders. `rename(class, component, name)` keeps a name, if it can be kept. */
+/** The gallery of prototypes and the sliders. `rename(class, component, name)` saves a name; null: names are fixed. */
 export class Workbench {
   constructor(root, decoder, rename) {
     this.decoder = decoder;
@@ -17,7 +17,7 @@ export class Workbench {
     this.order = "effect";
     this.reach = reaches(this.model)[0];
     this.effects = new Map();
-    this.generation = 0; // strips of a class or range that was left are not drawn any more
+    this.generation = 0; // counts changes of class or range; strips of an older one are abandoned
     this.gallery = find(".gallery", root);
     this.canvas = find(".stage canvas", root);
     this.list = find(".components", root);
@@ -115,7 +115,7 @@ export class Workbench {
     );
   }
 
-  /** Go to a class, at its centre or at a given capsule. */
+  /** Show a class, at its centre or at a given capsule. */
   choose(classIndex, show = false, capsule = null) {
     cancelAnimationFrame(this.gliding);
     this.classIndex = classIndex;
@@ -141,7 +141,7 @@ export class Workbench {
     }
   }
 
-  /** One component somewhere else; drawn with the next frame. */
+  /** Move one component; drawn with the next frame. */
   move(component, value, since = performance.now()) {
     cancelAnimationFrame(this.gliding);
     this.capsule[component] = value;
@@ -169,7 +169,7 @@ export class Workbench {
     this.move(component, Number(value.toFixed(6)), event.timeStamp);
   }
 
-  /** Move all components at once, in a short film. */
+  /** Move all components at once, in a short animation. */
   glide(target) {
     cancelAnimationFrame(this.gliding);
     const from = [...this.capsule];
@@ -205,7 +205,7 @@ export class Workbench {
   }
 
   showMeter(distance) {
-    // A square-root scale: the hit zone is a small part of the space and would vanish on a straight one.
+    // A square-root scale: on a linear one the hit zone would be too small to see.
     const place = (value) => `${100 * Math.min(1, Math.sqrt(value / farthest(this.model)))}%`;
     const box = find(".distance-box", this.root);
     box.style.setProperty("--hit-at", place(this.model.hit_radius));
@@ -226,7 +226,7 @@ export class Workbench {
     if (document.activeElement !== value || Number(value.value) !== at) value.value = String(Number(at.toFixed(4)));
   }
 
-  /** Names, ranges and strips of all rows, after the class or the range changed. */
+  /** Update names, ranges and strips of all rows after a change of class or range. */
   refreshRows() {
     this.generation++;
     const names = this.model.names[this.classIndex] ?? {};
@@ -239,7 +239,7 @@ export class Workbench {
     this.drawStrips();
   }
 
-  /** Inside the frame: the prototype with this component alone where it is. */
+  /** The picture inside the frame: the prototype with only this component moved. */
   paintLens(component) {
     const capsule = centre(this.model);
     capsule[component] = this.capsule[component];
@@ -259,7 +259,7 @@ export class Workbench {
     for (const entry of entries) this.rows[Number(entry.target.dataset.component)].shown = entry.isIntersecting;
   }
 
-  /** All strips, those on screen first, a few pictures at a time while nothing else is to be done. */
+  /** Draw all strips, those on screen first, picture by picture while the browser is idle. */
   async drawStrips() {
     const generation = this.generation;
     const [, height, width] = this.model.shape;
@@ -329,7 +329,7 @@ export class Workbench {
       input.dataset.kept = "yes";
       setTimeout(() => delete input.dataset.kept, 1500);
     } catch {
-      input.value = before; // whoever renames has told the reason
+      input.value = before; // rename() has already shown the reason
     }
   }
 
@@ -338,7 +338,7 @@ export class Workbench {
   }
 }
 
-/** How far the sliders go: two units as in the paper, eight, everything. */
+/** The ranges of the sliders: two units each way as in the paper, eight units, everything. */
 export function reaches(model) {
   const around = [2, 8].map((units) => Math.min(0.5, units * model.unit));
   return [...new Set([...around, 0.5])].map((reach) => {
@@ -352,12 +352,12 @@ export function zoneOf(model, distance) {
   return distance <= model.hit_radius ? "hit" : distance >= model.miss_radius ? "miss" : "between";
 }
 
-/** The largest distance that is shown: a corner of the hypercube, or a little beyond where the miss zone begins. */
+/** The largest distance shown: a corner of the hypercube, or a little beyond the start of the miss zone. */
 export function farthest(model) {
   return Math.max(Math.sqrt(model.dims) / 2, 1.1 * model.miss_radius);
 }
 
-/** Every component drawn from N(0.5, m/√n), as true-class capsules are expected to be. */
+/** Every component sampled from N(0.5, m/√n), the expected distribution of true-class capsules. */
 function randomCapsule(model) {
   return centre(model).map((value) => {
     const gauss = Math.sqrt(-2 * Math.log(1 - Math.random())) * Math.cos(2 * Math.PI * Math.random());

@@ -1,4 +1,4 @@
-// Small pieces that every part of the page uses.
+// Small functions that every part of the page uses.
 
 /** Make an element: make("button", { class: "quiet", onclick: f }, "text", child). */
 export function make(tag, properties = {}, ...children) {
@@ -24,7 +24,7 @@ export function find(selector, within = document) {
   return within.querySelector(selector);
 }
 
-/** Say something to the person: a note at the bottom of the page, read out by screen readers. */
+/** Show a message at the bottom of the page; screen readers read it aloud. */
 export function tell(message, kind = "error") {
   const box = find("#messages");
   const note = make(
@@ -55,7 +55,7 @@ export function segments(label, options, chosen, choose) {
   );
 }
 
-/** Wait until the browser has nothing better to do. */
+/** Wait until the browser is idle. */
 export function idle() {
   return new Promise((resolve) =>
     "requestIdleCallback" in window ? requestIdleCallback(resolve, { timeout: 500 }) : setTimeout(resolve, 16),
@@ -67,7 +67,7 @@ export function signed(number, digits = 1) {
   return Number(text) === 0 ? text : (number < 0 ? "−" : "+") + text;
 }
 
-/** Light, dark or as the system says; the choice outlives the visit where the browser lets it. */
+/** Light, dark or the system's colours; the choice is remembered if the browser allows it. */
 export function setUpTheme(button) {
   const words = { auto: "System colours", light: "Light colours", dark: "Dark colours" };
   const order = Object.keys(words);
@@ -75,7 +75,7 @@ export function setUpTheme(button) {
   try {
     theme = localStorage.getItem("hitnet-theme") ?? "auto";
   } catch {
-    // A page opened from disk may not be allowed to remember.
+    // A page opened from disk may not be allowed to store anything.
   }
   const apply = () => {
     document.documentElement.dataset.theme = theme;

@@ -1,4 +1,4 @@
-// The top of the page: what is looked at, in a sentence and a few numbers.
+// The top of the page: the run in one sentence and a few numbers.
 
 import { find, make } from "./dom.js";
 

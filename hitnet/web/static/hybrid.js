@@ -1,6 +1,6 @@
-// Hybrid augmentation: what the network understood of an image is deformed, and the image keeps its details.
+// Hybrid augmentation: the network deforms its reconstruction of an image, and the image keeps its details.
 
-/** Random directions, one for each component, in −1..1. */
+/** Random moves in −1..1, one for each component. */
 export function randomMoves(dims) {
   return Array.from({ length: dims }, () => 2 * Math.random() - 1);
 }

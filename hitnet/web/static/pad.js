@@ -5,7 +5,7 @@ import { make } from "./dom.js";
 const COLOURS = ["#ffffff", "#000000", "#d93a2b", "#e9a51c", "#3f9b46", "#2563a8", "#7b4bb0", "#8a5a3b"];
 
 export class Pad {
-  /** `done(blob)` gets the drawing as a PNG of the network's own size after every stroke. */
+  /** After every stroke, `done(blob)` gets the drawing as a PNG of the network's input size. */
   constructor(model, done) {
     const [channels, height, width] = model.shape;
     this.model = model;
@@ -102,7 +102,7 @@ export class Pad {
     shrink(source, this.model.shape).toBlob((blob) => this.done(blob), "image/png");
   }
 
-  /** As MNIST was made: the ink fits a box of 20 in 28, and its centre of mass is in the middle. */
+  /** Normalised as in MNIST: the ink fits into a 20×20 box in 28×28 pixels, with its centre of mass in the middle. */
   normalised() {
     const { width, height } = this.canvas;
     const { data } = this.context.getImageData(0, 0, width, height);
@@ -133,7 +133,7 @@ export class Pad {
   }
 }
 
-/** Every pixel the mean of the square it stands for. */
+/** Downscale: each pixel is the mean of the square it covers. */
 function shrink(source, [, height, width]) {
   const step = source.width / width;
   const { data } = source.getContext("2d").getImageData(0, 0, source.width, source.height);

@@ -12,7 +12,7 @@ export function paintStrip(canvas, pictures, shape, from = 0) {
   pictures.forEach((pixels, place) => context.putImageData(toImageData(pixels, shape), (from + place) * shape[2], 0));
 }
 
-/** Draw image − drawing: orange where the image is brighter, blue where the drawing is; for colour around grey. */
+/** Draw image − drawing. Grey images: orange where the image is brighter, blue where the drawing is. Colour: grey is 0. */
 export function paintResidual(canvas, image, drawing, shape) {
   const [channels, height, width] = shape;
   fit(canvas, width, height);
@@ -31,7 +31,7 @@ export function paintResidual(canvas, image, drawing, shape) {
   canvas.getContext("2d").putImageData(data, 0, 0);
 }
 
-/** Resize a canvas without touching one that fits: setting its width would clear it. */
+/** Resize a canvas only if its size differs: setting the width clears it. */
 export function fit(canvas, width, height) {
   if (canvas.width !== width) canvas.width = width;
   if (canvas.height !== height) canvas.height = height;

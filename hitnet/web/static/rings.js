@@ -1,10 +1,10 @@
-// Distances as arrows on a target: the middle is hit, the rim is missed.
+// Distances as arrows on a target: the middle is a hit, the outer ring a miss.
 
 import { farthest, zoneOf } from "./deform.js";
 import { draw, make } from "./dom.js";
 
 const RADIUS = 150;
-const LABELLED = 24; // with more classes only the nearest ones may get their name on the target
+const LABELLED = 24; // with more classes than this, only the nearest are labelled on the target
 const LISTED = 8;
 
 const WORDS = { hit: "hit", between: "between", miss: "miss" };
@@ -54,7 +54,7 @@ export function target(model, scores, winner) {
   return draw(
     "svg",
     { viewBox: `${-margin} ${-margin} ${2 * margin} ${2 * margin}`, class: "target", role: "img",
-      "aria-label": `Distances to the centre of ${scores.length} classes; the list beside gives the numbers` },
+      "aria-label": `Distances to the centres of ${scores.length} classes; the list next to it gives the numbers` },
     ...zones, ...marks, ...scale,
   );
 }
@@ -76,7 +76,7 @@ export function distanceList(model, scores, winner, label) {
     );
   });
   const long = model.classes.some((name) => name.length > 7);
-  const list = make("ol", { class: long ? "distances long-names" : "distances", "aria-label": "Distance of every class, nearest first" }, ...rows);
+  const list = make("ol", { class: long ? "distances long-names" : "distances", "aria-label": "Distance to each class, nearest first" }, ...rows);
   const hidden = rows.filter((row) => row.hidden);
   if (!hidden.length) return list;
   const more = make("button", { type: "button", class: "quiet small", onclick: () => {
@@ -96,7 +96,7 @@ function labelSpot(model, scores, index, winner, place) {
   const [x, y] = direction(index, scores.length);
   const width = shorten(model.classes[index]).length * (index === winner ? 9 : 6.8);
   const at = place(scores[index]) + (index === winner ? 18 : 14);
-  // Beside its shaft where that points up or down, otherwise further out the longer it is.
+  // Next to its shaft if that points up or down; otherwise, the longer the name, the further out.
   const aside = index === winner && Math.abs(x) < 0.4 ? width / 2 + 12 : (Math.max(0, width - 12) / 2) * x;
   return { x: x * at + aside, y: y * at, width };
 }

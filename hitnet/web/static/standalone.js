@@ -1,4 +1,4 @@
-// The page as one file: model and weights are written into it, nothing is fetched.
+// The page as one file: model and weights are embedded, nothing is fetched.
 
 import { Decoder } from "./decoder.js";
 import { Workbench } from "./deform.js";

@@ -1,4 +1,4 @@
-// The run's test images, to choose one from.
+// Choose one of the run's test images.
 
 import { ask } from "./api.js";
 import { make } from "./dom.js";
@@ -7,7 +7,7 @@ import { paint, unpack } from "./picture.js";
 const PAGE = 24;
 
 export class TestImages {
-  /** `chosen(index)` is called with the number of a test image. */
+  /** `chosen(index)` is called with the index of the chosen test image. */
   constructor(model, chosen) {
     this.model = model;
     this.chosen = chosen;
@@ -26,7 +26,7 @@ export class TestImages {
       ...model.classes.map((name, index) => make("option", { value: index }, name)),
     );
     this.status = make("p", { class: "status", role: "status" });
-    this.progress = make("progress", { max: 1, value: 0, "aria-label": "Test images looked at" });
+    this.progress = make("progress", { max: 1, value: 0, "aria-label": "Test images classified" });
     this.grid = make("ul", { class: "test-grid" });
     this.back = make("button", { type: "button", class: "quiet small", onclick: () => this.turn(-PAGE) }, "← Back");
     this.next = make("button", { type: "button", class: "quiet small", onclick: () => this.turn(PAGE) }, "More →");
@@ -55,49 +55,49 @@ export class TestImages {
     this.refresh();
   }
 
-  /** Show a page, and come back as long as images are still being looked at. The newest question wins. */
+  /** Show a page, and refresh it until all images are classified. Only the newest request counts. */
   async refresh() {
     clearTimeout(this.timer);
     const asked = (this.asked = (this.asked ?? 0) + 1);
     const query = new URLSearchParams({ show: this.show.value, class: this.classes.value, offset: this.offset, limit: PAGE });
-    let found;
+    let page;
     try {
-      found = await ask(`/api/tests?${query}`);
+      page = await ask(`/api/tests?${query}`);
     } catch (error) {
       if (asked === this.asked) this.status.textContent = error.message;
       return;
     }
     if (asked !== this.asked) return;
-    const busy = found.phase === "loading" || found.phase === "scoring";
+    const busy = page.phase === "loading" || page.phase === "scoring";
     this.progress.hidden = !busy;
-    if (found.total) this.progress.value = found.done / found.total;
+    if (page.total) this.progress.value = page.done / page.total;
     else this.progress.removeAttribute("value");
-    this.fill(found);
+    this.fill(page);
     if (busy) this.wait();
   }
 
-  /** Refresh in a moment; as long as another view is shown, later. */
+  /** Refresh in a moment, or once this view is visible again. */
   wait() {
     this.timer = setTimeout(() => (this.element.offsetParent ? this.refresh() : this.wait()), 800);
   }
 
-  fill(found) {
-    const key = JSON.stringify(found.images);
+  fill(page) {
+    const key = JSON.stringify(page.images);
     if (key !== this.filled) {
       this.filled = key;
-      const pictures = unpack(found.pixels, this.model.shape);
-      this.grid.replaceChildren(...found.images.map((image, place) => this.makeTile(image, pictures[place])));
+      const pictures = unpack(page.pixels, this.model.shape);
+      this.grid.replaceChildren(...page.images.map((image, place) => this.makeTile(image, pictures[place])));
     }
-    const last = Math.min(this.offset + PAGE, found.matching);
-    const far = found.phase === "scoring" ? `, ${found.done.toLocaleString("en")} of ${found.total.toLocaleString("en")} looked at` : "";
-    if (found.phase === "gone") this.status.textContent = `${found.message} Draw or upload one instead.`;
-    else if (found.phase === "loading") this.status.textContent = "Loading the test images …";
-    else if (!found.matching) this.status.textContent = `There is none${far}.`;
-    else this.status.textContent = `${this.offset + 1}–${last} of ${found.matching.toLocaleString("en")}${far}`;
-    const none = !found.matching;
+    const last = Math.min(this.offset + PAGE, page.matching);
+    const far = page.phase === "scoring" ? `, ${page.done.toLocaleString("en")} of ${page.total.toLocaleString("en")} classified` : "";
+    if (page.phase === "gone") this.status.textContent = `${page.message} Draw or upload one instead.`;
+    else if (page.phase === "loading") this.status.textContent = "Loading the test images …";
+    else if (!page.matching) this.status.textContent = `No such images${far}.`;
+    else this.status.textContent = `${this.offset + 1}–${last} of ${page.matching.toLocaleString("en")}${far}`;
+    const none = !page.matching;
     this.back.hidden = this.next.hidden = none;
     this.back.disabled = this.offset === 0;
-    this.next.disabled = last >= found.matching;
+    this.next.disabled = last >= page.matching;
   }
 
   makeTile(image, pixels) {
@@ -114,7 +114,7 @@ export class TestImages {
         {
           type: "button",
           class: `test-tile${wrong ? " wrong" : ""}`,
-          "aria-label": `Test image ${image.index}: ${truth}${wrong ? `, taken for ${guess}` : ""}, ${image.verdict}`,
+          "aria-label": `Test image ${image.index}: ${truth}${wrong ? `, classified as ${guess}` : ""}, ${image.verdict}`,
           title: `${words}, distance ${image.score.toFixed(3)}, ${image.verdict}`,
           onclick: () => this.chosen(image.index),
         },

@@ -1,0 +1,293 @@
+"""The finishing phase: with encoder and capsules frozen, the decoder learns to draw what the network reads as drawn.
+
+Each step redraws real images from their own capsules and draws random capsules, the centres among them. Four losses:
+
+- pixels: a real image must come back from its own capsule;
+- read-back: the frozen network must read a drawing as the capsule that was drawn;
+- typical: the centre of a class must look like pictures near it that resemble each other; pixels alone would average
+  boots that face left with boots that face right;
+- critic: a small network that sees whole pictures must take the drawing for a real picture of its class.
+
+The classifier never changes, so its error stays the same. No other network takes part, so what an independent one says
+of the drawings is evidence.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.parametrizations import spectral_norm
+from torch.optim.swa_utils import AveragedModel
+
+from hitnet.core.checkpoint import load_weights, read_tensors, write_tensors
+from hitnet.core.decoder import PictureDecoder
+from hitnet.core.layer import CENTRE
+from hitnet.core.model import Model
+from hitnet.data import ImageSet, stratified_subset, to_float
+from hitnet.settings import ImageShape
+from hitnet.training.devices import autocast
+from hitnet.training.state import optimizer_tensors, restore_optimizer, under
+
+READ_BACK, TYPICAL, CRITIC = 0.1, 0.5, 0.15  # weights of the losses, beside 1 for pixels
+CENTRE_WEIGHT = 4.0  # of a centre's read-back, beside 1 for another capsule's
+REAL, RANDOM, CENTRES = 32, 64, 10  # images redrawn in a step, random capsules, and how many of those are centres
+MOST_IMAGES = 12_000  # training images that take part
+RATE, AVERAGING = 0.001, 0.995
+CRITIC_FROM = 20  # the step at which the critic joins in
+MODULES, OPTIMIZERS = ("decoder", "critic", "averaged"), ("optimizer", "critic_optimizer")
+SHAKE = 2  # pixels by which the critic's pictures move: a mesh in the drawings must not stay in step with its strides
+
+
+@dataclass(frozen=True)
+class Material:
+    """What the phase draws from: images, their own capsules as deviations in units, and what is typical of a class."""
+
+    images: Tensor
+    """(count, channels, height, width)"""
+    labels: Tensor
+    deviations: Tensor
+    """(count, dims)"""
+    variation: float
+    """Mean squared difference of a pixel to its class's mean: the scale of all pixel losses."""
+    typical: Tensor
+    """(classes, channels, height, width)"""
+    sieve: Tensor
+    """(classes, dims, dims): keeps the directions in which a class varies and damps those in which it hardly does.
+    What no picture shows cannot be drawn: asking for it gives noise."""
+
+
+def gather(model: Model, data: ImageSet, flip: bool, generator: torch.Generator) -> Material:
+    """Look at training images once, with the frozen network."""
+    if len(data) > MOST_IMAGES:
+        data = data.subset(stratified_subset(data.labels, max(MOST_IMAGES, model.head.num_classes), generator))
+    images, labels = to_float(data.images), data.labels
+    if flip:
+        mirrored = torch.rand(len(labels), generator=generator) < 0.5
+        images = torch.where(mirrored.to(images.device)[:, None, None, None], images.flip(-1), images)
+    capsules = model.all_capsules(images)
+    deviations = (_of_class(capsules, labels) - CENTRE) / model.head.unit
+    right = model.head.decide(model.head.score(capsules)) == labels
+    typical, sieves, variation = [], [], 0.0
+    for index in range(model.head.num_classes):
+        of_class = labels == index
+        variation += float((images[of_class] - images[of_class].mean(0)).double().square().sum())
+        # A class that is never recognised shows what it has.
+        chosen = of_class & right if (of_class & right).any() else of_class
+        typical.append(typical_picture(images[chosen], deviations[chosen]))
+        sieves.append(_sieve(deviations[chosen]))
+    pixels = max(variation / images.numel(), 1e-6)
+    return Material(images, labels, deviations, pixels, torch.stack(typical), torch.stack(sieves))
+
+
+def typical_picture(images: Tensor, deviations: Tensor, near: int = 200, alike: int = 6) -> Tensor:
+    """The mean of a few images near the centre that resemble each other: images, (count, dims) -> (c, h, w)."""
+    nearest = deviations.square().sum(1).argsort()[:near]
+    contrast = images[nearest].flatten(1)
+    contrast = F.normalize(contrast - contrast.mean(1, keepdim=True), dim=1)
+    distances, members = torch.cdist(contrast, contrast).topk(min(alike, len(nearest)), largest=False)
+    return images[nearest[members[distances.mean(1).argmin()]]].mean(0)
+
+
+def _sieve(deviations: Tensor, doubt: float = 0.1) -> Tensor:
+    """Σ (Σ + doubt)⁻¹ of a class's deviations, without outliers: (count, dims) -> (dims, dims)."""
+    dims = deviations.shape[1]
+    inside = deviations[torch.linalg.vector_norm(deviations, dim=1) < 2 * dims**0.5]
+    unity = torch.eye(dims).to(deviations)
+    covariance = torch.cov(inside.T).reshape(dims, dims) if len(inside) > 2 * dims else unity
+    return covariance @ torch.linalg.inv(covariance + doubt * unity)
+
+
+class Critic(nn.Module):
+    """Tells real pictures of a class from drawn ones: images, (batch,) -> (batch,), larger = more like a real one."""
+
+    def __init__(self, image_shape: ImageShape, num_classes: int, width: int = 32, features: int = 128) -> None:
+        super().__init__()
+        channels, *size = image_shape
+        layers: list[nn.Module] = []
+        while max(size) > 4:
+            layers += [spectral_norm(nn.Conv2d(channels, width, 4, stride=2, padding=1)), nn.LeakyReLU(0.2)]
+            channels, width, size = width, min(2 * width, 128), [max(1, side // 2) for side in size]
+        whole = nn.Linear(channels * math.prod(size), features)
+        self.look = nn.Sequential(*layers, nn.Flatten(), spectral_norm(whole), nn.LeakyReLU(0.2))
+        self.realness = spectral_norm(nn.Linear(features, 1))
+        self.of_class = spectral_norm(nn.Embedding(num_classes, features))
+
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+        features = self.look(images)
+        return self.realness(features).squeeze(1) + (self.of_class(labels) * features).sum(1)
+
+
+class Finishing:
+    """One finishing phase: call `step` until `done`, then `finished_decoder`. A saved phase resumes bit for bit."""
+
+    def __init__(
+        self,
+        model: Model,
+        data: ImageSet,
+        steps: int,
+        *,
+        seed: int = 0,
+        flip: bool = False,
+        precision: torch.dtype = torch.float32,
+    ) -> None:
+        if steps < 1:
+            raise ValueError(f"the finishing phase needs at least 1 step, got {steps}")
+        self.model, self.steps, self.precision = model.eval().requires_grad_(False), steps, precision
+        self.material = gather(model, data, flip, torch.Generator().manual_seed(seed))
+        self.generator = torch.Generator().manual_seed(seed)
+        self.steps_done = 0
+        with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            self.decoder = self._first_decoder().to(model.device).train().requires_grad_(True)
+            self.critic = self._first_critic().to(model.device)
+        self.averaged = AveragedModel(self.decoder, avg_fn=_average)
+        self.optimizer, self.critic_optimizer = (
+            torch.optim.Adam(part.parameters(), RATE, betas=(0.5, 0.99)) for part in (self.decoder, self.critic)
+        )
+
+    def _first_decoder(self) -> PictureDecoder:
+        """The model's own picture decoder, as trained so far, or a new one; in either case sifted."""
+        model, shape = self.model, self.model.config.image_shape
+        assert shape is not None
+        decoder = PictureDecoder(shape, model.head.num_classes, model.head.capsule_dim, model.config.hit_radius)
+        if isinstance(model.decoder, PictureDecoder):
+            decoder.load_state_dict(model.decoder.state_dict())
+        decoder.to(model.device).sift(self.material.sieve)
+        return decoder
+
+    def _first_critic(self) -> Critic:
+        shape = self.model.config.image_shape
+        assert shape is not None
+        return Critic(shape, self.model.head.num_classes)
+
+    @property
+    def done(self) -> bool:
+        return self.steps_done >= self.steps
+
+    def finished_decoder(self) -> PictureDecoder:
+        """The average of the decoder's weights over the last steps, ready to draw."""
+        decoder = self.averaged.module
+        assert isinstance(decoder, PictureDecoder)
+        return decoder.eval().requires_grad_(False)
+
+    def step(self) -> float:
+        """One step of decoder and critic; the decoder's loss."""
+        material, device = self.material, self.model.device
+        rate = RATE * _rate(self.steps_done, self.steps)
+        for optimizer in (self.optimizer, self.critic_optimizer):
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+        chosen = torch.randint(len(material.labels), (REAL,), generator=self.generator).to(device)
+        wanted, classes = random_deviations(
+            RANDOM, self.model.head.num_classes, self.model.head.capsule_dim, self.generator
+        )
+        wanted, classes = wanted.to(device), classes.to(device)
+        with autocast(device, self.precision):
+            drawn = self.decoder.paint(
+                torch.cat([material.deviations[chosen], wanted]), torch.cat([material.labels[chosen], classes])
+            )
+            redrawn, new = drawn[:REAL], drawn[REAL:]
+            loss = (redrawn - material.images[chosen]).square().mean() / material.variation
+            loss = loss + READ_BACK * self._read_back(new, wanted, classes)
+            typical = (new[:CENTRES] - material.typical[classes[:CENTRES]]).square().mean() / material.variation
+            loss = loss + TYPICAL * typical
+            if self.steps_done >= CRITIC_FROM:
+                loss = loss + CRITIC * self._criticise(new, classes)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.decoder.parameters(), 1.0)
+        self.optimizer.step()
+        self.averaged.update_parameters(self.decoder)
+        self.steps_done += 1
+        return float(loss.detach())
+
+    def _read_back(self, drawn: Tensor, wanted: Tensor, classes: Tensor) -> Tensor:
+        """How far the network's reading of drawings lies from what was drawn, in units; centres count more."""
+        model = self.model
+        features = model.encoder(drawn)
+        with torch.autocast(features.device.type, enabled=False):
+            capsules = model.head(features.to(model.dtype))
+        missed = (_of_class(capsules, classes) - CENTRE) / model.head.unit - wanted
+        sifted = torch.einsum("bij,bj->bi", self.material.sieve[classes[CENTRES:]], missed[CENTRES:])
+        missed = torch.cat([missed[:CENTRES], sifted])
+        each = F.smooth_l1_loss(missed, torch.zeros_like(missed), reduction="none").mean(1)
+        return (CENTRE_WEIGHT * each[:CENTRES].sum() + each[CENTRES:].sum()) / len(each)
+
+    def _criticise(self, drawn: Tensor, classes: Tensor) -> Tensor:
+        """One step of the critic, then its opinion of the drawings as a loss."""
+        material = self.material
+        real = torch.randint(len(material.labels), (len(drawn),), generator=self.generator).to(drawn.device)
+        down, right = torch.randint(2 * SHAKE + 1, (2,), generator=self.generator).tolist()
+
+        def shaken(images: Tensor) -> Tensor:
+            height, width = images.shape[2:]
+            return F.pad(images, (SHAKE,) * 4)[:, :, down : down + height, right : right + width]
+
+        both = torch.cat([material.images[real], drawn.detach()])
+        scores = self.critic(shaken(both), torch.cat([material.labels[real], classes]))
+        hinge = F.relu(1 - scores[: len(real)]).mean() + F.relu(1 + scores[len(real) :]).mean()
+        self.critic_optimizer.zero_grad(set_to_none=True)
+        hinge.backward()
+        self.critic_optimizer.step()
+        self.critic.requires_grad_(False)
+        opinion = -self.critic(shaken(drawn), classes).mean()
+        self.critic.requires_grad_(True)
+        return opinion
+
+    def save(self, path: Path) -> None:
+        """All that changes in the phase, as one file, atomically."""
+        tensors = {"generator": self.generator.get_state()}
+        for name in MODULES:
+            tensors |= {f"{name}.{key}": value for key, value in getattr(self, name).state_dict().items()}
+        for name in OPTIMIZERS:
+            tensors |= optimizer_tensors(getattr(self, name), f"{name}.")
+        write_tensors(path, tensors, {"progress": json.dumps({"steps_done": self.steps_done})})
+
+    def restore(self, path: Path) -> None:
+        """Go back to where `save` was called last; a phase that saved nothing starts at its first step."""
+        if not path.exists():
+            return
+        tensors, metadata = read_tensors(path)
+        for name in MODULES:
+            load_weights(getattr(self, name), under(f"{name}.", tensors), str(path))
+        for name in OPTIMIZERS:
+            restore_optimizer(getattr(self, name), under(f"{name}.", tensors))
+        self.generator.set_state(tensors["generator"])
+        self.steps_done = json.loads(metadata["progress"])["steps_done"]
+
+
+def random_deviations(count: int, classes: int, dims: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Capsules to draw, in units, and their classes: (count, dims), (count,).
+
+    First the centres. Of the others most are Gaussian; a quarter has components dropped, a seventh has a single one.
+    """
+    deviations = torch.randn(count, dims, generator=generator)
+    kind, drop = torch.rand(2, count, 1, generator=generator)
+    kept = torch.rand(count, dims, generator=generator) > drop
+    single = F.one_hot(torch.randint(dims, (count,), generator=generator), dims)
+    swept = single * (4 * torch.rand(count, 1, generator=generator) - 2)
+    deviations = torch.where(kind < 0.25, deviations * kept, deviations)
+    deviations = torch.where(kind > 0.85, swept, deviations)
+    deviations[:CENTRES] = 0
+    labels = torch.randint(classes, (count,), generator=generator)
+    labels[:CENTRES] = torch.randperm(classes, generator=generator).repeat(math.ceil(CENTRES / classes))[:CENTRES]
+    return deviations, labels
+
+
+def _of_class(capsules: Tensor, labels: Tensor) -> Tensor:
+    """(batch, classes, dims), (batch,) -> (batch, dims)."""
+    return capsules[torch.arange(len(labels), device=labels.device), labels]
+
+
+def _rate(step: int, steps: int) -> float:
+    """The share of the learning rate: up within 30 steps, constant, then down to 2 % in the second half."""
+    return min(1.0, (step + 1) / 30) * min(1.0, max(0.02, 2 * (1 - step / steps)))
+
+
+def _average(averaged: Tensor, newest: Tensor, count: Tensor | int) -> Tensor:
+    """A running mean of the weights that forgets its beginning sooner when it is young."""
+    return averaged.lerp(newest, max(1 - AVERAGING, 1 / (1 + float(count) / 4)))

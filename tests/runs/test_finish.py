@@ -1,0 +1,64 @@
+"""`hitnet finish`: a finished run gets a picture decoder, its classifier and error stay, and a kill loses nothing."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import hitnet
+from hitnet.runs import finish
+from hitnet.runs.run import Run
+
+
+@pytest.fixture
+def run(run_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(run_folder, tmp_path / "mnist-mini" / "run"))
+
+
+def classifier(path: Path) -> dict[str, torch.Tensor]:
+    weights = hitnet.load(path).state_dict()
+    return {name: value for name, value in weights.items() if not name.startswith("decoder.")}
+
+
+def test_a_run_gets_a_picture_decoder_and_keeps_its_classifier(run: Path, hitnet_says):
+    before, former = classifier(run), Run(run).read_result()
+    said = hitnet_says("finish", run, "--steps", "3")
+    assert "PaperDecoder" in said
+    assert "PictureDecoder" in said
+    assert all(torch.equal(value, before[name]) for name, value in classifier(run).items())
+    result = Run(run).read_result()
+    assert result["test"] == former["test"]
+    assert result["finishing"]["steps"] == 3
+    assert hitnet.load(run).config.decoder == "picture"
+    assert not Run(run).finishing_file.exists()
+    assert not list(run.glob(".*"))
+
+
+def test_a_killed_phase_resumes_to_the_same_weights(run: Path, tmp_path: Path, monkeypatch):
+    whole = Path(shutil.copytree(run, tmp_path / "mnist-mini" / "whole"))
+    monkeypatch.setattr(finish, "SAVED_EVERY", 2)
+    finish.finish_run(whole, steps=5)
+    calls = []
+
+    def kill(done: int, steps: int) -> None:
+        calls.append(done)
+        if len(calls) == 4:  # the first call tells how far a former phase came
+            raise KeyboardInterrupt
+
+    before = hitnet.load(run).state_dict()
+    with pytest.raises(KeyboardInterrupt):
+        finish.finish_run(run, steps=5, stepped=kill)
+    assert all(torch.equal(value, before[name]) for name, value in hitnet.load(run).state_dict().items())
+    seen = []
+    finish.finish_run(run, steps=5, stepped=lambda done, steps: seen.append(done))
+    assert seen == [2, 1, 1, 1]
+    expected = hitnet.load(whole).state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in hitnet.load(run).state_dict().items())
+
+
+def test_a_network_without_a_centre_is_refused(tmp_path: Path):
+    config = hitnet.TrainConfig(model="lenet5", width=3, epochs=1, train_images=100, out=tmp_path)
+    run = hitnet.train(config)
+    with pytest.raises(ValueError, match=r"lenet5, whose capsules have no centre to draw; choose a run of hitnet-fast"):
+        finish.finish_run(run.path)

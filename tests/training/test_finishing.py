@@ -1,0 +1,141 @@
+"""The finishing phase: drawings come back as what was drawn, nothing else of the network changes, and it resumes."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from hitnet.core.decoder import PictureDecoder
+from hitnet.core.model import Model, create_model
+from hitnet.data import ImageSet, load_dataset, to_float
+from hitnet.training import finishing
+from hitnet.training.finishing import CENTRES, Critic, Finishing, gather, random_deviations, typical_picture
+
+
+@pytest.fixture(scope="module")
+def digits_set() -> ImageSet:
+    data = load_dataset("mnist-mini").train
+    return data.subset(torch.arange(300))
+
+
+@pytest.fixture
+def model() -> Model:
+    torch.manual_seed(0)
+    return create_model("lenet5-hom", width=3, capsule_dim=4, decoder="picture").eval()
+
+
+def weights(module: torch.nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def test_only_the_decoder_changes(model: Model, digits_set: ImageSet):
+    before = weights(model)
+    phase = Finishing(model, digits_set, steps=25)  # the critic joins in at step 20
+    while not phase.done:
+        phase.step()
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    finished = phase.finished_decoder()
+    assert any(not torch.equal(value, before[f"decoder.{name}"]) for name, value in finished.state_dict().items())
+
+
+@pytest.fixture(scope="module")
+def trained(digits_set: ImageSet) -> Model:
+    torch.manual_seed(0)
+    model = create_model("lenet5-hom", capsule_dim=4, decoder="picture", norm_momentum=0.1).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
+    images, labels = to_float(digits_set.images), digits_set.labels
+    for _ in range(40):
+        loss = model.loss(model(images, labels), images, labels).total
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+def test_read_back_brings_the_drawn_centres_nearer_to_what_was_drawn(trained: Model, digits_set: ImageSet, monkeypatch):
+    def distance_after(weight: float) -> float:
+        """Mean distance between the centres and what the network reads in their drawings."""
+        monkeypatch.setattr(finishing, "READ_BACK", weight)
+        phase = Finishing(trained, digits_set, steps=60)
+        while not phase.done:
+            phase.step()
+        drawn = phase.decoder.paint(torch.zeros(10, 4), torch.arange(10)).detach()
+        return float(trained.scores(drawn).diagonal().mean())
+
+    assert distance_after(0.3) < 0.7 * distance_after(0.0)
+
+
+def test_a_phase_that_was_saved_resumes_to_the_same_weights(model: Model, digits_set: ImageSet, tmp_path: Path):
+    whole = Finishing(model, digits_set, steps=26)
+    while not whole.done:
+        whole.step()
+    stopped = Finishing(model, digits_set, steps=26)
+    for _ in range(22):
+        stopped.step()
+    stopped.save(tmp_path / "phase.safetensors")
+    stopped.step()  # lost with the kill
+    resumed = Finishing(model, digits_set, steps=26)
+    resumed.restore(tmp_path / "phase.safetensors")
+    assert resumed.steps_done == 22
+    while not resumed.done:
+        resumed.step()
+    expected = weights(whole.finished_decoder())
+    for name, value in resumed.finished_decoder().state_dict().items():
+        assert torch.equal(value, expected[name]), name
+
+
+def test_a_network_with_another_decoder_gets_a_picture_decoder(digits_set: ImageSet):
+    model = create_model("lenet5-hom", width=3, capsule_dim=4, decoder="standardised")
+    phase = Finishing(model, digits_set, steps=1)
+    phase.step()
+    assert isinstance(phase.finished_decoder(), PictureDecoder)
+    assert phase.finished_decoder()(torch.rand(2, 10, 4), torch.tensor([3, 7])).shape == (2, 1, 28, 28)
+
+
+def test_sifting_equals_drawing_from_sifted_deviations():
+    torch.manual_seed(0)
+    decoder, sieves = PictureDecoder((1, 9, 6), 3, 5, 0.1).double(), torch.randn(3, 5, 5, dtype=torch.float64)
+    deviations, classes = 0.01 * torch.randn(4, 5, dtype=torch.float64), torch.tensor([0, 2, 1, 2])
+    expected = decoder.paint(torch.einsum("bij,bj->bi", sieves[classes], deviations), classes)
+    decoder.sift(sieves)
+    torch.testing.assert_close(decoder.paint(deviations, classes), expected, rtol=1e-3, atol=1e-6)
+
+
+def test_the_typical_picture_is_the_mean_of_the_pictures_that_resemble_each_other():
+    generator = torch.Generator().manual_seed(0)
+    noise, pattern = torch.rand(20, 1, 6, 6, generator=generator), torch.rand(1, 6, 6, generator=generator)
+    alike = pattern + 0.01 * torch.rand(5, 1, 6, 6, generator=generator)
+    images = torch.cat([noise, alike])
+    found = typical_picture(images, torch.zeros(25, 3), alike=5)
+    torch.testing.assert_close(found, alike.mean(0))
+
+
+@pytest.mark.parametrize("classes", [2, 10, 37])
+def test_random_capsules_begin_with_centres_of_as_many_classes_as_there_are(classes: int):
+    deviations, labels = random_deviations(64, classes, 16, torch.Generator().manual_seed(0))
+    assert not deviations[:CENTRES].any()
+    assert deviations[CENTRES:].any()
+    assert len(set(labels[:CENTRES].tolist())) == min(classes, CENTRES)
+    assert labels.min() >= 0
+    assert labels.max() < classes
+
+
+def test_directions_in_which_a_class_does_not_vary_are_damped(model: Model, digits_set: ImageSet):
+    material = gather(model, digits_set, flip=False, generator=torch.Generator().manual_seed(0))
+    assert material.sieve.shape == (10, 4, 4)
+    assert material.typical.shape == (10, 1, 28, 28)
+    values = torch.linalg.eigvalsh(material.sieve.double())
+    assert values.min() >= -1e-6
+    assert values.max() < 1
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (1, 5, 17), (3, 48, 64)])
+def test_the_critic_takes_any_size(shape: tuple[int, int, int]):
+    assert Critic(shape, 3)(torch.rand(2, *shape), torch.tensor([0, 2])).shape == (2,)
+
+
+def test_no_steps_are_refused(model: Model, digits_set: ImageSet):
+    with pytest.raises(ValueError, match="at least 1 step, got 0"):
+        Finishing(model, digits_set, steps=0)
