@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from hitnet.errors import nearest_or_raise
+from hitnet.errors import check_known
 from hitnet.experiments.protocol import ScaleName, Target
 from hitnet.settings import NetworkOptions, RunOptions, TrainConfig
 
@@ -231,7 +231,7 @@ def prototypes(run: RunFolder, evolution: bool = False, data_dir: Path | None = 
 
 
 def finish(run: RunFolder, steps: int | None = None, data_dir: Path | None = None, device: str = "auto") -> None:
-    """Train the decoder of a finished run further, until the network itself recognises what it draws.
+    """Give a finished run a convolutional decoder, trained so that the network recognises its own drawings.
 
     The classifier stays as it is, and so does its error; the run's model, pictures and result are updated.
 
@@ -398,7 +398,7 @@ def main() -> None:
     arguments = sys.argv[1:] or ["--help"]
     try:
         if not arguments[0].startswith("-"):
-            nearest_or_raise(arguments[0], VERBS, "verb")
+            check_known(arguments[0], VERBS, "verb")
         tyro.extras.subcommand_cli_from_dict(
             VERBS,
             prog="hitnet",

@@ -12,7 +12,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {spelled_alike[near[0]]!r}? " if near else ""
 
 
-def nearest_or_raise(name: str, known: Iterable[str], what: str) -> str:
+def check_known(name: str, known: Iterable[str], what: str) -> str:
     """The name itself if it is known, otherwise an error that suggests the closest one."""
     known = list(known)
     if name in known:

@@ -19,8 +19,8 @@ from hitnet.data import channels_first, stratified_split
 from hitnet.errors import require
 from hitnet.interpret.prototypes import prototypes
 from hitnet.settings import ImageShape, RunSettings, TrainConfig, checked_shape
-from hitnet.training import memory
 from hitnet.training.devices import choose_device
+from hitnet.training.fit import fit, seeded
 from hitnet.training.state import make_optimizer
 
 require("HitNetClassifier", ["sklearn"], "sklearn")
@@ -216,7 +216,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         settings, device = self._settings(), choose_device(self.device)
         if self.image_shape_ is None and device.type == "mps":
             device = torch.device("cpu")  # plain features are in double precision, which mps does not have
-        with memory.seeded(settings.seed, device):
+        with seeded(settings.seed, device):
             net = make_net(settings, self.image_shape_, self.n_features_in_, tuple(map(str, classes))).to(device)
         self.classes_, self.net_, self.temperature_ = classes, net, net.config.hit_radius
         self._split_seed = settings.seed  # kept for warm_start: rows that were held out are never trained on
@@ -248,14 +248,14 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
 
     def _indices(self, y: Array) -> Tensor:
         """Labels as class indices: (N,)."""
-        if strange := np.setdiff1d(y, self.classes_).tolist():
-            raise ValueError(f"the classes are {self.classes_.tolist()}, got also {strange}; start with all classes")
+        if unknown := np.setdiff1d(y, self.classes_).tolist():
+            raise ValueError(f"the classes are {self.classes_.tolist()}, got also {unknown}; start with all classes")
         return torch.from_numpy(np.searchsorted(self.classes_, y))
 
     def _learn(self, inputs: Tensor, labels: Tensor, settings: RunSettings) -> None:
         if self.scaler_ is not None:
             self.scaler_.partial_fit(inputs.numpy())
-        memory.fit(self.net_, self.optimizer_, self._scaled(inputs), labels, settings)
+        fit(self.net_, self.optimizer_, self._scaled(inputs), labels, settings)
 
     def _scaled(self, inputs: Tensor) -> Tensor:
         """Features standardised by the mean and spread of all training rows; images unchanged."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from hitnet.errors import nearest_or_raise
+from hitnet.errors import check_known
 from hitnet.files import read_json
 
 DecoderName = Literal["paper", "picture", "standardised", "none"]
@@ -155,7 +155,7 @@ class ModelConfig(NetworkOptions):
     def from_options(cls, **options: Any) -> "ModelConfig":
         """A complete configuration; the error for an unknown option suggests the closest known one."""
         for name in options:
-            nearest_or_raise(name, [known.name for known in fields(cls)], "model option")
+            check_known(name, [known.name for known in fields(cls)], "model option")
         options = {"norm_momentum": None, "reconstruction_weight": None, "class_names": (), **options}
         if options.get("image_shape") is not None:
             options["image_shape"] = checked_shape(options["image_shape"])

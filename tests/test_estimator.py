@@ -226,7 +226,7 @@ class TestGoingOn:
 
     def test_warm_start_never_trains_on_what_it_held_out(self, squares, monkeypatch):
         seen = []
-        monkeypatch.setattr("hitnet.training.memory.fit", lambda net, optimizer, inputs, *_: seen.append(inputs))
+        monkeypatch.setattr("hitnet.estimator.fit", lambda net, optimizer, inputs, *_: seen.append(inputs))
         classifier = small(warm_start=True)
         for _ in range(3):
             classifier.fit(*squares)

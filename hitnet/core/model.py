@@ -16,7 +16,7 @@ from hitnet.core.checkpoint import CONFIG, load_weights, read_checkpoint, write_
 from hitnet.core.checks import check_images, check_labels, check_tensor
 from hitnet.core.decoder import PaperDecoder, PictureDecoder, StandardisedDecoder
 from hitnet.core.timm_encoder import PREFIX, TimmEncoder
-from hitnet.errors import nearest_or_raise
+from hitnet.errors import check_known
 from hitnet.settings import DecoderName, ModelConfig
 
 MODEL_FOLDER = "model"  # inside a run folder
@@ -187,7 +187,7 @@ def find_recipe(name: str) -> Recipe:
     """How to build the network of this name; timm networks get a Hit-or-Miss head."""
     if name.startswith(PREFIX):
         return Recipe(partial(TimmEncoder, name.removeprefix(PREFIX)), heads.HitOrMissHead, "paper")
-    return _MODELS[nearest_or_raise(name, _MODELS, "model")]
+    return _MODELS[check_known(name, _MODELS, "model")]
 
 
 def list_models(pattern: str = "*") -> list[str]:

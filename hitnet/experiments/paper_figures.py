@@ -86,7 +86,7 @@ def network_figures(run: Run, name: str, words: str) -> Iterator[Drawing]:
     if measured.statistics is not None:
         histograms = figures.component_histograms(measured.statistics, f"{title}: components of true-class capsules")
         yield Drawing(
-            f"features-{name}", f"Components of true-class capsules against the Gaussian, {words}", histograms
+            f"components-{name}", f"Components of true-class capsules against the Gaussian, {words}", histograms
         )
     strongest = measured.quality.by_importance[0]
     sweep = figures.component_sweep(model, strongest)

@@ -110,14 +110,14 @@ def check_data(all_progress: list[Progress]) -> None:
         load_dataset(name)
 
 
-def write(protocol: Protocol, failures: Failures, asked: Collection[str]) -> tuple[list[Table], list[str]]:
+def write(protocol: Protocol, failures: Failures, requested: Collection[str]) -> tuple[list[Table], list[str]]:
     """Write the results of all finished runs into the protocol's folder: tables, claims, figures, report.
 
     Returns the tables, and why figures are missing.
     """
     out = protocol.out
     speed = read_speed(out / SPEED_FILE) if (out / SPEED_FILE).is_file() else None
-    tables = all_tables(protocol, failures, asked)
+    tables = all_tables(protocol, failures, requested)
     if speed is not None:
         tables.append(speed_table(speed))
     if claims := all_claims(protocol, speed):

@@ -38,10 +38,10 @@ REPORTED = "in the next column, what the paper reports"
 DERIVED = "derived: the paper gives the difference to plain training only"
 
 
-def all_tables(protocol: Protocol, failures: Failures, asked: Collection[str]) -> list[Table]:
+def all_tables(protocol: Protocol, failures: Failures, requested: Collection[str]) -> list[Table]:
     """A table for every experiment requested now or before, if it has finished runs."""
     tables = []
-    shown = {*asked, *begun(protocol)}
+    shown = {*requested, *begun(protocol)}
     for name, title in TITLES.items():
         grid = protocol.grid(name)
         errors = all_errors(grid)

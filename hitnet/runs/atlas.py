@@ -45,7 +45,9 @@ def read_evolution(model: Model, run: Run) -> Iterator[tuple[int, Tensor]]:
         raise FileNotFoundError(
             f"there are no snapshots in {run.snapshots_folder}; train with --snapshots to keep one after each epoch"
         )
-    former = build(model.config).to(model.device)
+    # As it was trained: `hitnet finish` may have given the model another decoder since.
+    config = run.read_settings().model_config(model.config.image_shape, model.config.class_names)
+    former = build(config).to(model.device)
     assert former.decoder is not None
     for file in files:
         weights, metadata = read_tensors(file)

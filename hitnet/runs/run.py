@@ -96,10 +96,6 @@ class Run:
     def evaluation_file(self, data: str) -> Path:
         return self.path / f"eval-{data}.json"
 
-    def export_path(self, name: str) -> Path:
-        """Where an export goes by default."""
-        return self.path / name
-
     @property
     def records(self) -> tuple[Path, ...]:
         """The files that document a run, without its weights and pictures."""
@@ -132,9 +128,9 @@ class Run:
                 f"there is already {what} in {self.path}; "
                 "choose another --seed or --out, or replace it with --overwrite"
             )
-        with new_folder(self.path, replace=True) as beside:
-            write_json(Run(beside).environment_file, environment)
-            write_json(Run(beside).settings_file, settings.to_json())
+        with new_folder(self.path, replace=True) as folder:
+            write_json(Run(folder).environment_file, environment)
+            write_json(Run(folder).settings_file, settings.to_json())
 
     @property
     def exists(self) -> bool:

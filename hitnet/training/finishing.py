@@ -1,4 +1,4 @@
-"""The finishing phase: with encoder and capsules frozen, the decoder learns to draw what the network reads as drawn.
+"""The finishing phase: encoder and capsules are frozen, and a decoder learns drawings that the network reads correctly.
 
 Each step redraws real images from their own capsules and draws random capsules, the centres among them. Four losses:
 
@@ -8,8 +8,8 @@ Each step redraws real images from their own capsules and draws random capsules,
   boots that face left with boots that face right;
 - critic: a small network that sees whole pictures must take the drawing for a real picture of its class.
 
-The classifier never changes, so its error stays the same. No other network takes part, so what an independent one says
-of the drawings is evidence.
+The classifier never changes, so its error stays the same. No other classifier takes part, so what an independent one
+says of the drawings is evidence.
 """
 
 import json
@@ -39,7 +39,7 @@ MOST_IMAGES = 12_000  # training images that take part
 RATE, AVERAGING = 0.001, 0.995
 CRITIC_FROM = 20  # the step at which the critic joins in
 MODULES, OPTIMIZERS = ("decoder", "critic", "averaged"), ("optimizer", "critic_optimizer")
-SHAKE = 2  # pixels by which the critic's pictures move: a mesh in the drawings must not stay in step with its strides
+SHAKE = 2  # pixels by which the critic's pictures move: its strides must not hide a mesh in the drawings
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Material:
     """(classes, channels, height, width)"""
     sieve: Tensor
     """(classes, dims, dims): keeps the directions in which a class varies and damps those in which it hardly does.
-    What no picture shows cannot be drawn: asking for it gives noise."""
+    Directions that no image shows would be drawn as noise."""
 
 
 def gather(model: Model, data: ImageSet, flip: bool, generator: torch.Generator) -> Material:
@@ -75,7 +75,7 @@ def gather(model: Model, data: ImageSet, flip: bool, generator: torch.Generator)
     for index in range(model.head.num_classes):
         of_class = labels == index
         variation += float((images[of_class] - images[of_class].mean(0)).double().square().sum())
-        # A class that is never recognised shows what it has.
+        # If no image of a class is recognised, all of them count.
         chosen = of_class & right if (of_class & right).any() else of_class
         typical.append(typical_picture(images[chosen], deviations[chosen]))
         sieves.append(_sieve(deviations[chosen]))

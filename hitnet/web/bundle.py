@@ -46,7 +46,7 @@ def describe_decoder(model: Model) -> dict[str, Any]:
         "scale": model.head.unit if in_units else 1.0,
         "reach": REACH if isinstance(decoder, PictureDecoder) else None,
         "layers": [[layer.in_features, layer.out_features] for layer in _linear_layers(model)],
-        # Of pictures only: channels in and out of each layer that doubles them, and their size after it.
+        # PictureDecoder only: [channels in, channels out, height, width] of each layer that doubles the size.
         "doublings": [
             [layer.in_channels, layer.out_channels, *size]
             for layer, size in zip(decoder.doublings, decoder.sizes[1:], strict=True)

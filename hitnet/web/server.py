@@ -67,7 +67,7 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
         invert = _one_of(request, "invert", ("0", "1"), "0") == "1"
         async with uploads:
             content = await _body(request, LARGEST_UPLOAD)
-            return JSONResponse(await _asked(explorer.explain_picture, content, invert))
+            return JSONResponse(await _in_thread(explorer.explain_picture, content, invert))
 
     async def tests(request: Request) -> Response:
         explorer.tests.start()
@@ -82,7 +82,7 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
         if index is None:
             raise HTTPException(400, "which test image? Give its index")
         explorer.tests.start()
-        return JSONResponse(await _asked(explorer.explain_test, index))
+        return JSONResponse(await _in_thread(explorer.explain_test, index))
 
     async def name(request: Request) -> Response:
         content = _json_object(await _body(request, LARGEST_JSON))
@@ -90,13 +90,13 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
         if set(content) != set(wanted) or any(type(content[key]) is not kind for key, kind in wanted.items()):
             raise HTTPException(400, 'expected {"class": a number, "component": a number, "name": a text}')
         arguments = (content["class"], content["component"], content["name"])
-        return JSONResponse({"names": await _asked(explorer.names.write, *arguments)})
+        return JSONResponse({"names": await _in_thread(explorer.names.write, *arguments)})
 
     async def runs(request: Request) -> Response:
         return JSONResponse({"runs": await run_in_threadpool(comparison.list_runs, explorer.run)})
 
     async def compared(request: Request) -> Response:
-        return JSONResponse(await _asked(_compared, explorer, request.query_params.get("id", "")))
+        return JSONResponse(await _in_thread(_compared, explorer, request.query_params.get("id", "")))
 
     app = Starlette(
         routes=[
@@ -185,7 +185,7 @@ def _compared(explorer: Explorer, name: str) -> dict[str, Any]:
     return comparison.describe_run(run)
 
 
-async def _asked(work: Callable[..., Any], *arguments: Any) -> Any:
+async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
     """Do the work in a thread; ValueError and OSError become 400, since the request is at fault."""
     try:
         return await run_in_threadpool(work, *arguments)

@@ -1,10 +1,11 @@
-"""One capsule draws, and which one: both decoders."""
+"""One capsule draws, and which one: all decoders."""
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from hitnet import create_model
+from hitnet.core.decoder import PictureDecoder
 
 PLAIN = {"n1", "lenet5", "resnet18", "densenet40-12"}
 
@@ -19,7 +20,7 @@ def test_labels_choose_the_capsule_that_draws_otherwise_the_prediction_does(smal
     assert not torch.equal(net.decode(capsules, labels), net.decode(capsules, predicted))
 
 
-@pytest.mark.parametrize("decoder", ["paper", "standardised"])
+@pytest.mark.parametrize("decoder", ["paper", "standardised", "picture"])
 def test_decoding_sees_one_capsule_only(small_model, decoder):
     net = small_model("hitnet", decoder=decoder).eval()
     capsules = torch.rand(2, 10, 16)
@@ -77,3 +78,40 @@ def test_without_a_decoder_drawing_is_refused(small_model):
     assert net(torch.rand(2, 1, 28, 28)).reconstruction is None
     with pytest.raises(ValueError, match="hitnet has no decoder, so it cannot draw; create it with decoder='paper'"):
         net.decode(torch.rand(2, 10, 16), torch.tensor([0, 1]))
+
+
+def enlarge(picture: torch.Tensor, layer: torch.nn.ConvTranspose2d, height: int, width: int) -> torch.Tensor:
+    """A transposed convolution, 4×4, stride 2, padding 1, pixel by pixel: (c, h, w) -> (channels, height, width)."""
+    channels, rows, columns = picture.shape
+    canvas = torch.zeros(layer.out_channels, 2 * rows + 2, 2 * columns + 2, dtype=picture.dtype)
+    for channel in range(channels):
+        for row in range(rows):
+            for column in range(columns):
+                stamp = picture[channel, row, column] * layer.weight[channel]
+                canvas[:, 2 * row : 2 * row + 4, 2 * column : 2 * column + 4] += stamp
+    return canvas[:, 1 : 1 + height, 1 : 1 + width] + layer.bias[:, None, None]
+
+
+@torch.no_grad()
+def test_the_picture_decoder_equals_a_naive_loop():
+    torch.manual_seed(0)
+    decoder = PictureDecoder((2, 9, 6), num_classes=3, capsule_dim=4, hit_radius=0.1).double()
+    for parameter in decoder.parameters():
+        parameter += 0.1 * torch.randn_like(parameter)
+    capsules, label = 0.3 + 0.4 * torch.rand(1, 3, 4, dtype=torch.float64), 2
+    units = 8 * torch.tanh((capsules[0, label] - 0.5) / 0.05 / 8)
+    inputs = torch.zeros(15, dtype=torch.float64)
+    inputs[label], inputs[3 + 4 * label :] = 1, units
+    picture = F.relu(decoder.coarse(F.relu(decoder.first(inputs)))).view(128, 3, 2)
+    for layer, size in zip(decoder.doublings, [(5, 3), (9, 6)], strict=True):
+        picture = F.relu(enlarge(picture, layer, *size))
+    expected = torch.sigmoid(F.conv2d(picture.unsqueeze(0), decoder.colours.weight, decoder.colours.bias, padding=1))
+    torch.testing.assert_close(decoder(capsules, torch.tensor([label])), expected)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 4, 4), (3, 5, 17), (1, 28, 28), (3, 48, 96), (3, 224, 224)])
+def test_the_picture_decoder_draws_any_size(shape):
+    decoder = PictureDecoder(shape, num_classes=3, capsule_dim=4, hit_radius=0.1)
+    pictures = decoder(torch.rand(2, 3, 4), torch.tensor([0, 2])).detach()
+    assert pictures.shape == (2, *shape)
+    assert 0 <= float(pictures.min()) <= float(pictures.max()) <= 1

@@ -33,6 +33,7 @@ def test_a_run_gets_a_picture_decoder_and_keeps_its_classifier(run: Path, hitnet
     assert hitnet.load(run).config.decoder == "picture"
     assert not Run(run).finishing_file.exists()
     assert not list(run.glob(".*"))
+    assert "evolution.gif" in hitnet_says("prototypes", run, "--evolution"), "snapshots hold the former decoder"
 
 
 def test_a_killed_phase_resumes_to_the_same_weights(run: Path, tmp_path: Path, monkeypatch):

@@ -164,7 +164,7 @@ def test_ctrl_c_stops_without_a_traceback_and_says_how_to_go_on(
     process.send_signal(signal.SIGINT)
     _, complaint = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert complaint == f"stopped; go on with: hitnet train --resume {run.path}\n"
+    assert complaint == f"stopped; resume with: hitnet train --resume {run.path}\n"
 
 
 @pytest.mark.usefixtures("no_pictures")

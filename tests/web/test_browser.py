@@ -138,7 +138,7 @@ def test_moving_a_slider_draws_what_torch_draws(new_page: NewPage, address: str,
     assert float(page.get_attribute(".stage canvas", "data-latency") or "inf") < 1000
 
 
-@pytest.mark.parametrize("decoder", ["paper", "standardised"])
+@pytest.mark.parametrize("decoder", ["paper", "standardised", "picture"])
 @pytest.mark.parametrize(
     ("shape", "classes", "dims"),
     [((1, 28, 28), 2, 2), ((3, 20, 24), 5, 7), ((1, 12, 12), 100, 3), ((1, 12, 12), 3, 64)],

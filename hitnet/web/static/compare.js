@@ -5,7 +5,7 @@ import { draw, find, make, tell } from "./dom.js";
 import { paint, unpack } from "./picture.js";
 
 const SIDES = ["a", "b"];
-const DECODERS = { PaperDecoder: "the paper's", StandardisedDecoder: "standardised" };
+const DECODERS = { PaperDecoder: "the paper's", StandardisedDecoder: "standardised", PictureDecoder: "picture" };
 
 export class Comparison {
   constructor(root) {
