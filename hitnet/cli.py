@@ -131,7 +131,7 @@ def calibrate(
     Args:
         run: A finished run that was trained with --validation.
         max_error: The largest acceptable error rate among accepted answers.
-        confidence: Probability with which this must hold.
+        confidence: Confidence level of that bound, as a probability.
         data_dir: Folder that already holds the data sets.
         device: auto, cpu, cuda, cuda:1, mps.
     """

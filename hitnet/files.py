@@ -58,11 +58,21 @@ def next_version(path: Path) -> Iterator[Path]:
     """A folder to fill that takes the place of the one at `path` when the block succeeds; until then that one stays."""
     former = path.with_name(f".{path.name}.former.part")
     shutil.rmtree(former, ignore_errors=True)
-    with new_folder(path.with_name(f"{path.name}.next"), replace=True) as beside:
-        yield beside
+    with new_folder(_next(path), replace=True) as temporary:
+        yield temporary
     path.rename(former)
-    path.with_name(f"{path.name}.next").rename(path)
+    _next(path).rename(path)
     shutil.rmtree(former, ignore_errors=True)
+
+
+def settle_version(path: Path) -> None:
+    """Complete a `next_version` that was killed between its two renames."""
+    if not path.exists() and _next(path).is_dir():
+        _next(path).rename(path)
+
+
+def _next(path: Path) -> Path:
+    return path.with_name(f"{path.name}.next")
 
 
 def _unwritable(path: Path, error: OSError) -> OSError:
@@ -78,8 +88,11 @@ def is_leftover(path: Path) -> bool:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove files that a killed process left half-written in a folder or below."""
-    for leftover in folder.rglob(LEFTOVERS):
-        leftover.unlink(missing_ok=True)
+    for leftover in list(folder.rglob(LEFTOVERS)):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

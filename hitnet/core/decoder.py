@@ -78,6 +78,9 @@ class PictureDecoder(nn.Module):
     doubles its size and halves its channels, until it is as large as the image. A last convolution makes the colours.
     """
 
+    sifted: Tensor
+    """Whether `sift` was called."""
+
     def __init__(self, image_shape: ImageShape, num_classes: int, capsule_dim: int, hit_radius: float) -> None:
         super().__init__()
         self.num_classes, self.unit = num_classes, unit_of(hit_radius, capsule_dim)
@@ -90,11 +93,12 @@ class PictureDecoder(nn.Module):
         self.coarse = nn.Linear(FIRST, channels[0] * math.prod(self.sizes[0]))
         self.doublings = nn.ModuleList(nn.ConvTranspose2d(*pair, 4, stride=2, padding=1) for pair in pairwise(channels))
         self.colours = nn.Conv2d(channels[-1], colours, 3, padding=1)
+        self.register_buffer("sifted", torch.tensor(False))
         self._initialise(capsule_dim)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # a fifth faster on CPUs
 
     def forward(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
-        own = capsules[torch.arange(len(capsules), device=capsules.device), class_indices.long()]
+        own = capsules[torch.arange(capsules.shape[0], device=capsules.device), class_indices.long()]
         return self.paint((own - CENTRE) / self.unit, class_indices)
 
     def paint(self, deviations: Tensor, class_indices: Tensor) -> Tensor:
@@ -114,8 +118,11 @@ class PictureDecoder(nn.Module):
     def sift(self, sieves: Tensor) -> None:
         """Draw from deviations that went through their class's matrix first: (classes, dims, dims).
 
-        The matrices are multiplied into the first layer, so that drawing costs nothing more.
+        The matrices are multiplied into the first layer, so that drawing costs nothing more; a decoder is sifted once.
         """
+        if self.sifted:
+            return
+        self.sifted.fill_(True)
         weight = self.first.weight[:, self.num_classes :].unflatten(1, (self.num_classes, -1))
         self.first.weight[:, self.num_classes :] = torch.einsum("hki,kij->hkj", weight, sieves.to(weight)).flatten(1)
 

@@ -17,6 +17,7 @@ from hitnet.core.checks import check_images, check_labels, check_tensor
 from hitnet.core.decoder import PaperDecoder, PictureDecoder, StandardisedDecoder
 from hitnet.core.timm_encoder import PREFIX, TimmEncoder
 from hitnet.errors import check_known
+from hitnet.files import settle_version
 from hitnet.settings import DecoderName, ModelConfig
 
 MODEL_FOLDER = "model"  # inside a run folder
@@ -234,6 +235,7 @@ def build(config: ModelConfig) -> Model:
 def load(path: str | Path) -> Model:
     """A saved model, in evaluation mode: from a folder written by `Model.save`, a run folder, or a safetensors file."""
     place = Path(path)
+    settle_version(place / MODEL_FOLDER)
     if not (place / CONFIG).is_file() and (place / MODEL_FOLDER).is_dir():
         place = place / MODEL_FOLDER
     config, weights = read_checkpoint(place)

@@ -1,6 +1,5 @@
 """`hitnet finish`: a decoder that the network itself recognises, for a finished run. The classifier stays as it is."""
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -45,7 +44,6 @@ def finish_run(
     )
     if steps is None:
         steps = max(FEWEST_STEPS, before["epochs"] * len(training) // settings.batch_size // 3)
-    began, began_computing = time.perf_counter(), time.process_time()
     phase = Finishing(model, training.to(model.device), steps, seed=settings.seed, flip=settings.flip)
     phase.restore(run.finishing_file)
     stepped(phase.steps_done, steps)
@@ -67,8 +65,8 @@ def finish_run(
         "parameters": sum(parameter.numel() for parameter in finished.parameters()),
         "finishing": {
             "steps": steps,
-            "seconds": round(time.perf_counter() - began, 1),
-            "processor_seconds": round(time.process_time() - began_computing, 1),
+            "seconds": round(phase.seconds, 1),
+            "processor_seconds": round(phase.processor_seconds, 1),
         },
         "quality": drawings.quality.to_json(),
         "components": asdict(drawings.summary),

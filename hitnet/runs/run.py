@@ -17,7 +17,7 @@ from hitnet.training.watchers import Row
 
 @dataclass(frozen=True)
 class Run:
-    """One training run on disk. Only this class knows the names of the files in it.
+    """One training run on disk. Only this class knows where its records, model and folders are.
 
     args.json             the settings
     env.json              versions, hardware, git, data

@@ -14,6 +14,7 @@ says of the drawings is evidence.
 
 import json
 import math
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,7 @@ MOST_IMAGES = 12_000  # training images that take part
 RATE, AVERAGING = 0.001, 0.995
 CRITIC_FROM = 20  # the step at which the critic joins in
 MODULES, OPTIMIZERS = ("decoder", "critic", "averaged"), ("optimizer", "critic_optimizer")
+PROGRESS = ("steps", "steps_done", "seconds", "processor_seconds")
 SHAKE = 2  # pixels by which the critic's pictures move: its strides must not hide a mesh in the drawings
 
 
@@ -139,7 +141,7 @@ class Finishing:
         self.model, self.steps, self.precision = model.eval().requires_grad_(False), steps, precision
         self.material = gather(model, data, flip, torch.Generator().manual_seed(seed))
         self.generator = torch.Generator().manual_seed(seed)
-        self.steps_done = 0
+        self.steps_done, self.seconds, self.processor_seconds = 0, 0.0, 0.0
         with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
             torch.manual_seed(seed)
             self.decoder = self._first_decoder().to(model.device).train().requires_grad_(True)
@@ -176,6 +178,7 @@ class Finishing:
 
     def step(self) -> float:
         """One step of decoder and critic; the decoder's loss."""
+        began, began_computing = time.perf_counter(), time.process_time()
         material, device = self.material, self.model.device
         rate = RATE * _rate(self.steps_done, self.steps)
         for optimizer in (self.optimizer, self.critic_optimizer):
@@ -203,6 +206,8 @@ class Finishing:
         self.optimizer.step()
         self.averaged.update_parameters(self.decoder)
         self.steps_done += 1
+        self.seconds += time.perf_counter() - began
+        self.processor_seconds += time.process_time() - began_computing
         return float(loss.detach())
 
     def _read_back(self, drawn: Tensor, wanted: Tensor, classes: Tensor) -> Tensor:
@@ -245,19 +250,29 @@ class Finishing:
             tensors |= {f"{name}.{key}": value for key, value in getattr(self, name).state_dict().items()}
         for name in OPTIMIZERS:
             tensors |= optimizer_tensors(getattr(self, name), f"{name}.")
-        write_tensors(path, tensors, {"progress": json.dumps({"steps_done": self.steps_done})})
+        write_tensors(path, tensors, {"progress": json.dumps({name: getattr(self, name) for name in PROGRESS})})
 
     def restore(self, path: Path) -> None:
         """Go back to where `save` was called last; a phase that saved nothing starts at its first step."""
         if not path.exists():
             return
-        tensors, metadata = read_tensors(path)
-        for name in MODULES:
-            load_weights(getattr(self, name), under(f"{name}.", tensors), str(path))
-        for name in OPTIMIZERS:
-            restore_optimizer(getattr(self, name), under(f"{name}.", tensors))
-        self.generator.set_state(tensors["generator"])
-        self.steps_done = json.loads(metadata["progress"])["steps_done"]
+        try:
+            tensors, metadata = read_tensors(path)
+            progress = json.loads(metadata["progress"])
+            if progress["steps"] != self.steps:
+                raise ValueError(f"its phase has {progress['steps']} steps, this one {self.steps}")
+            for name in MODULES:
+                load_weights(getattr(self, name), under(f"{name}.", tensors), str(path))
+            for name in OPTIMIZERS:
+                restore_optimizer(getattr(self, name), under(f"{name}.", tensors))
+            self.generator.set_state(tensors["generator"])
+            for name in PROGRESS:
+                setattr(self, name, progress[name])
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
+            raise ValueError(
+                f"{path} cannot be resumed ({error}); finish with the same number of steps, or remove the file to "
+                "start again"
+            ) from error
 
 
 def random_deviations(count: int, classes: int, dims: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

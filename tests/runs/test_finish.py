@@ -63,3 +63,52 @@ def test_a_network_without_a_centre_is_refused(tmp_path: Path):
     run = hitnet.train(config)
     with pytest.raises(ValueError, match=r"lenet5, whose capsules have no centre to draw; choose a run of hitnet-fast"):
         finish.finish_run(run.path)
+
+
+@pytest.mark.parametrize("rename", [1, 2, 3])
+def test_a_kill_at_any_rename_leaves_a_whole_model(run: Path, rename: int, monkeypatch):
+    real, count = Path.rename, iter(range(1, 10))
+
+    def kill(path: Path, target: Path) -> Path:
+        if next(count) == rename:
+            raise KeyboardInterrupt
+        return real(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", kill)
+        with pytest.raises(KeyboardInterrupt):
+            finish.finish_run(run, steps=1)
+    assert hitnet.load(run).config.decoder in (None, "picture")
+    finish.finish_run(run, steps=1)
+    assert hitnet.load(run).config.decoder == "picture"
+
+
+def test_another_number_of_steps_does_not_resume(run: Path, monkeypatch):
+    monkeypatch.setattr(finish, "SAVED_EVERY", 1)
+
+    def kill(done: int, steps: int) -> None:
+        if Run(run).finishing_file.exists():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        finish.finish_run(run, steps=5, stepped=kill)
+    with pytest.raises(
+        ValueError, match=r"cannot be resumed \(its phase has 5 steps, this one 3\)"
+    ):
+        finish.finish_run(run, steps=3)
+    Run(run).finishing_file.write_bytes(b"half")
+    with pytest.raises(ValueError, match="cannot be resumed .* remove the file to start again"):
+        finish.finish_run(run, steps=5)
+
+
+def test_a_run_finished_twice_is_sifted_once(run: Path):
+    finish.finish_run(run, steps=1)
+    first = hitnet.load(run).decoder.first.weight.clone()
+    finish.finish_run(run, steps=1)
+    torch.testing.assert_close(hitnet.load(run).decoder.first.weight, first, rtol=0, atol=0.01)
+
+
+def test_a_finished_run_is_exported(run: Path, hitnet_says):
+    finish.finish_run(run, steps=1)
+    assert "decoder.onnx" in hitnet_says("export", run, "--format", "onnx")
+    hitnet_says("export", run, "--format", "html")
