@@ -22,7 +22,7 @@ FIGURES = {
     *(f"errors-{name}" for name in ("table1", "table2", "table3", "hybrid")),
     *(
         f"{name}-{decoder}"
-        for name in ("prototypes", "features", "deformations", "deformations-of-2", "hybrid")
+        for name in ("prototypes", "components", "deformations", "deformations-of-2", "hybrid")
         for decoder in ("paper", "standardised")
     ),
 }

@@ -92,9 +92,7 @@ def test_another_number_of_steps_does_not_resume(run: Path, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         finish.finish_run(run, steps=5, stepped=kill)
-    with pytest.raises(
-        ValueError, match=r"cannot be resumed \(its phase has 5 steps, this one 3\)"
-    ):
+    with pytest.raises(ValueError, match=r"cannot be resumed \(its phase has 5 steps, this one 3\)"):
         finish.finish_run(run, steps=3)
     Run(run).finishing_file.write_bytes(b"half")
     with pytest.raises(ValueError, match="cannot be resumed .* remove the file to start again"):
