@@ -12,8 +12,8 @@ from hitnet.settings import ImageShape
 
 HIDDEN = (512, 1024)
 
-# Of the picture decoder: units of its first layer, the longest side that it starts from, the channels there and at the
-# end, and how many units of deviation it tells apart.
+# The picture decoder: width of its first layer, longest side of its coarsest picture, channels from coarse to fine, and
+# the largest deviation it tells apart, in units of m/√n.
 FIRST, COARSEST, CHANNELS, REACH = 128, 4, (128, 64, 32, 16, 12, 8), 8.0
 
 
@@ -127,7 +127,7 @@ class PictureDecoder(nn.Module):
         self.first.weight[:, self.num_classes :] = torch.einsum("hki,kij->hkj", weight, sieves.to(weight)).flatten(1)
 
     def _initialise(self, capsule_dim: int) -> None:
-        # Of the many inputs of the first layer only one class's are not zero.
+        # Only the inputs of one class are not zero, so the fan-in that counts is 1 + dims.
         nn.init.normal_(self.first.weight, std=0.5 / (1 + capsule_dim) ** 0.5)
         nn.init.kaiming_normal_(self.coarse.weight, nonlinearity="relu")
         tent = torch.tensor([0.5, 1.5, 1.5, 0.5])

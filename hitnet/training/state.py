@@ -116,13 +116,13 @@ def make_optimizer(model: Model, rate: float) -> torch.optim.Adam:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, prefix: str) -> dict[str, Tensor]:
-    """What Adam remembers of its parameters, by number and kind."""
+    """Adam's moments and step counts, by number of the parameter and kind."""
     numbered = optimizer.state_dict()["state"].items()
     return {f"{prefix}{number}.{kind}": value for number, kinds in numbered for kind, value in kinds.items()}
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Give Adam back what `optimizer_tensors` took, without its prefix; KeyError where it does not fit."""
+    """Restore what `optimizer_tensors` returned, without the prefix; KeyError if it does not fit the parameters."""
     moments: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         number, _, kind = name.partition(".")
