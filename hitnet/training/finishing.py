@@ -30,7 +30,6 @@ from hitnet.core.layer import CENTRE
 from hitnet.core.model import Model
 from hitnet.data import ImageSet, stratified_subset, to_float
 from hitnet.settings import ImageShape
-from hitnet.training.devices import autocast
 from hitnet.training.state import optimizer_tensors, restore_optimizer, under
 
 READ_BACK, TYPICAL, CRITIC = 0.1, 0.5, 0.15  # weights of the losses, beside 1 for pixels
@@ -134,11 +133,10 @@ class Finishing:
         *,
         seed: int = 0,
         flip: bool = False,
-        precision: torch.dtype = torch.float32,
     ) -> None:
         if steps < 1:
             raise ValueError(f"the finishing phase needs at least 1 step, got {steps}")
-        self.model, self.steps, self.precision = model.eval().requires_grad_(False), steps, precision
+        self.model, self.steps = model.eval().requires_grad_(False), steps
         self.material = gather(model, data, flip, torch.Generator().manual_seed(seed))
         self.generator = torch.Generator().manual_seed(seed)
         self.steps_done, self.seconds, self.processor_seconds = 0, 0.0, 0.0
@@ -189,17 +187,16 @@ class Finishing:
             RANDOM, self.model.head.num_classes, self.model.head.capsule_dim, self.generator
         )
         wanted, classes = wanted.to(device), classes.to(device)
-        with autocast(device, self.precision):
-            drawn = self.decoder.paint(
-                torch.cat([material.deviations[chosen], wanted]), torch.cat([material.labels[chosen], classes])
-            )
-            redrawn, new = drawn[:REAL], drawn[REAL:]
-            loss = (redrawn - material.images[chosen]).square().mean() / material.variation
-            loss = loss + READ_BACK * self._read_back(new, wanted, classes)
-            typical = (new[:CENTRES] - material.typical[classes[:CENTRES]]).square().mean() / material.variation
-            loss = loss + TYPICAL * typical
-            if self.steps_done >= CRITIC_FROM:
-                loss = loss + CRITIC * self._criticise(new, classes)
+        drawn = self.decoder.paint(
+            torch.cat([material.deviations[chosen], wanted]), torch.cat([material.labels[chosen], classes])
+        )
+        redrawn, new = drawn[:REAL], drawn[REAL:]
+        loss = (redrawn - material.images[chosen]).square().mean() / material.variation
+        loss = loss + READ_BACK * self._read_back(new, wanted, classes)
+        typical = (new[:CENTRES] - material.typical[classes[:CENTRES]]).square().mean() / material.variation
+        loss = loss + TYPICAL * typical
+        if self.steps_done >= CRITIC_FROM:
+            loss = loss + CRITIC * self._criticise(new, classes)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.decoder.parameters(), 1.0)
@@ -213,9 +210,7 @@ class Finishing:
     def _read_back(self, drawn: Tensor, wanted: Tensor, classes: Tensor) -> Tensor:
         """How far the network's reading of drawings lies from what was drawn, in units; centres count more."""
         model = self.model
-        features = model.encoder(drawn)
-        with torch.autocast(features.device.type, enabled=False):
-            capsules = model.head(features.to(model.dtype))
+        capsules = model.head(model.encoder(drawn))
         missed = (_of_class(capsules, classes) - CENTRE) / model.head.unit - wanted
         sifted = torch.einsum("bij,bj->bi", self.material.sieve[classes[CENTRES:]], missed[CENTRES:])
         missed = torch.cat([missed[:CENTRES], sifted])
