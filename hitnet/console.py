@@ -56,7 +56,7 @@ class TrainingView(Watcher):
         )
         self.task: TaskID | None = None
         self.run: Run | None = None
-        self.epochs, self.images = 0, 0
+        self.epochs, self.images, self.finishing_begun = 0, 0, False
 
     def __enter__(self) -> "TrainingView":
         return self
@@ -101,6 +101,14 @@ class TrainingView(Watcher):
         ]
         say("  ".join(parts))
 
+    def finishing(self, done: int, steps: int) -> None:
+        if not self.finishing_begun:
+            self.finishing_begun = True
+            say(f"finishing the drawings: {steps:,} steps of the decoder alone")
+            self.task = self.progress.add_task("finishing", total=steps, rate="")
+        assert self.task is not None
+        self.progress.advance(self.task, done)
+
 
 def show_result(run: Run) -> None:
     """The result of a training run, and what to do next."""
@@ -111,6 +119,8 @@ def show_result(run: Run) -> None:
     _add(table, "test error", f"{test['error']:.2f} %  ({test['mistakes']} of {test['images']:,} images)")
     best = f"; kept the best, epoch {kept}" if kept != result["epochs"] else ""
     _add(table, "epochs", f"{result['epochs']} in {_duration(result['seconds'])}{best}")
+    if finishing := result.get("finishing"):
+        _add(table, "finishing", f"{finishing['steps']:,} steps in {_duration(finishing['seconds'])}")
     _add(table, "parameters", f"{result['parameters']:,}")
     if result["decoder"]:
         _add(table, "decoder", result["decoder"])

@@ -20,7 +20,7 @@ from hitnet.errors import require
 from hitnet.interpret.prototypes import prototypes
 from hitnet.settings import ImageShape, RunSettings, TrainConfig, checked_shape
 from hitnet.training.devices import choose_device
-from hitnet.training.fit import fit, seeded
+from hitnet.training.fit import finish, fit, seeded
 from hitnet.training.state import make_optimizer
 
 require("HitNetClassifier", ["sklearn"], "sklearn")
@@ -48,6 +48,8 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
     shift: training images are moved by up to this many whole pixels each way.
     validation: fraction of the data that `fit` holds out for the temperature of `predict_proba`. If that is less than
         one row per class, or a class has only one row, nothing is held out, and the temperature is the hit radius.
+    finishing: after `fit`, train the decoder alone until the network recognises its own drawings, for this fraction of
+        the training steps; predictions stay the same, and 0 leaves it out. The network's own if not given.
     warm_start: `fit` continues with the network it has, and holds out the same rows of the same data.
 
         >>> from sklearn.datasets import load_iris
@@ -66,6 +68,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         "learning_rate": [Real, None],
         "shift": [Integral],
         "validation": [Real],
+        "finishing": [Real, None],
         "warm_start": ["boolean"],
         "device": [str],
         "random_state": ["random_state"],
@@ -93,13 +96,15 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         learning_rate: float | None = None,
         shift: int = 0,
         validation: float = 0.1,
+        finishing: float | None = None,
         warm_start: bool = False,
         device: str = "auto",
         random_state: Any = None,
     ) -> None:
         self.model, self.image_shape, self.capsule_dim, self.width = model, image_shape, capsule_dim, width
         self.epochs, self.batch_size, self.learning_rate, self.shift = epochs, batch_size, learning_rate, shift
-        self.validation, self.warm_start, self.device, self.random_state = validation, warm_start, device, random_state
+        self.validation, self.finishing, self.warm_start = validation, finishing, warm_start
+        self.device, self.random_state = device, random_state
 
     def fit(self, X: Any, y: Any) -> "HitNetClassifier":
         """Train on all but the validation data, then fit the temperature on those."""
@@ -112,6 +117,8 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             labels, settings = self._indices(y), self._settings(epochs=self.epochs, schedule="one-cycle")
             kept, held_out = split(labels, self.validation, self._split_seed)
             self._learn(inputs[kept], labels[kept], settings)
+            if self.image_shape_ is not None and settings.finishing:
+                finish(self.net_, inputs[kept], labels[kept], settings)
             if len(held_out):
                 self.temperature_ = best_temperature(self._distances(inputs[held_out]), labels[held_out])
         return self
@@ -241,6 +248,8 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
             validation=self.validation,
+            finishing=self.finishing,
+            decoder="picture" if self.finishing else None,
             seed=self._random.randint(2**31 - 1),
             **others,
         )

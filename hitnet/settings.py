@@ -29,22 +29,29 @@ Kind = TypeVar("Kind")
 PAPER: dict[str, Any] = {
     "norm_momentum": 0.01,  # Keras' 0.99 in torch's convention
     "reconstruction_weight": 0.392,
+    "decoder": "paper",
     "schedule": "constant",
     "learning_rate": 0.001,
+    "finishing": 0.0,
 }
 OWN: dict[str, dict[str, Any]] = {
     "hitnet-fast": {
         "norm_momentum": 0.1,
         "reconstruction_weight": 3.0,
+        "decoder": "picture",
         "schedule": "one-cycle",
         "learning_rate": 0.004,
-    }
+        "finishing": 1 / 3,
+    },
+    **{name: {"decoder": "none"} for name in ("n1", "lenet5", "resnet18", "densenet40-12")},
 }
 
 
 def complete(options: dict[str, Any], network: str) -> dict[str, Any]:
     """The options, each None replaced by the network's own value if it has one."""
     own = {**PAPER, **OWN.get(network, {})}
+    if options.get("decoder") not in (None, own["decoder"]):
+        own["finishing"] = PAPER["finishing"]  # it would replace the decoder that was asked for
     return {name: own.get(name) if value is None else value for name, value in options.items()}
 
 
@@ -111,6 +118,9 @@ class RunOptions:
     """Save the decoder after each epoch: `hitnet prototypes RUN --evolution` animates the prototypes."""
     ema: float = 0.0
     """Keep a moving average of the weights with this decay per step (e.g. 0.999); 0 keeps the final weights."""
+    finishing: float | None = None
+    """Afterwards, train the decoder alone until the network recognises its own drawings: length of this phase as a
+    fraction of the training steps, at least 200 steps; 0 for none; the network's own if not given (paper: 0)."""
     train_images: int | None = None
     """Train on only this many images, in proportion to the class sizes, at least one per class."""
     validation: float = 0.0
@@ -149,6 +159,7 @@ class ModelConfig(NetworkOptions):
     class_names: tuple[str, ...] = tuple("0123456789")
     """Names of the classes, in the order of their indices."""
     norm_momentum: float = PAPER["norm_momentum"]
+    decoder: DecoderName = PAPER["decoder"]
     reconstruction_weight: float = PAPER["reconstruction_weight"]
 
     @classmethod
@@ -156,7 +167,7 @@ class ModelConfig(NetworkOptions):
         """A complete configuration; the error for an unknown option suggests the closest known one."""
         for name in options:
             check_known(name, [known.name for known in fields(cls)], "model option")
-        options = {"norm_momentum": None, "reconstruction_weight": None, "class_names": (), **options}
+        options = {"norm_momentum": None, "decoder": None, "reconstruction_weight": None, "class_names": (), **options}
         if options.get("image_shape") is not None:
             options["image_shape"] = checked_shape(options["image_shape"])
         if not options["class_names"]:
@@ -208,6 +219,8 @@ class TrainConfig(NetworkOptions, RunOptions):
             raise ValueError(
                 f"learning_rate must be positive and finite, got {self.learning_rate}; the paper uses 0.001"
             )
+        if self.finishing is not None and not 0 <= self.finishing < math.inf:
+            raise ValueError(f"finishing must be finite and at least 0, got {self.finishing}; 0 turns it off")
         for name in ("ema", "validation"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}; 0 turns it off")
@@ -236,7 +249,9 @@ class RunSettings(TrainConfig):
 
     schedule: Schedule = field()
     learning_rate: float = field()
+    finishing: float = field()
     norm_momentum: float = field()
+    decoder: DecoderName = field()
     reconstruction_weight: float = field()
 
     def resolve(self) -> "RunSettings":
@@ -266,7 +281,8 @@ def checked_shape(image_shape: Sequence[int]) -> ImageShape:
 
 def read_run_settings(path: Path) -> RunSettings:
     """The settings of a run from its args.json."""
-    return _revive(read_json(path), TrainConfig, TrainConfig, path).resolve()
+    content = {"finishing": 0.0, **read_json(path)}  # former versions had no such phase
+    return _revive(_with_decoder(content, "model"), TrainConfig, TrainConfig, path).resolve()
 
 
 def read_model_config(path: Path) -> ModelConfig:
@@ -276,7 +292,15 @@ def read_model_config(path: Path) -> ModelConfig:
 
 def revive_model_config(content: dict[str, Any], source: Path) -> ModelConfig:
     """The same from the JSON object itself; errors name `source`, the file it came from."""
-    return _revive(content, ModelConfig, ModelConfig.from_options, source)
+    return _revive(_with_decoder(content, "name"), ModelConfig, ModelConfig.from_options, source)
+
+
+def _with_decoder(content: dict[str, Any], network: str) -> dict[str, Any]:
+    """Files of former versions need not name the decoder; hitnet-fast's own was the standardised one then."""
+    if content.get("decoder") is not None:
+        return content
+    former = {"decoder": "standardised"} if content.get(network) == "hitnet-fast" else {}
+    return {name: value for name, value in content.items() if name != "decoder"} | former
 
 
 def _revive(content: dict[str, Any], kind: type[Kind], make: Callable[..., Kind], source: Path) -> Kind:

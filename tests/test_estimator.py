@@ -43,7 +43,7 @@ def draw_squares(count: int, channels: int = 1, seed: int = 0) -> tuple[np.ndarr
 def small(**options: object) -> HitNetClassifier:
     """A classifier of images that learns squares in a fraction of a second."""
     return HitNetClassifier(
-        **{"width": 4, "capsule_dim": 4, "epochs": 12, "batch_size": 8, "random_state": 0, **options}
+        **{"width": 4, "capsule_dim": 4, "epochs": 12, "batch_size": 8, "finishing": 0, "random_state": 0, **options}
     )
 
 
@@ -87,12 +87,25 @@ class TestImages:
         assert fitted.prototypes_.shape == (3, 1, 12, 12)
         np.testing.assert_array_equal(fitted.prototypes_, hitnet.prototypes(fitted.net_).numpy())
 
+    def test_finishing_makes_prototypes_that_are_recognised_and_changes_no_prediction(self, fitted, squares):
+        finished = small(finishing=None).fit(*squares)
+        np.testing.assert_array_equal(finished.decision_function(squares[0]), fitted.decision_function(squares[0]))
+        assert finished.predict(finished.prototypes_).tolist() == ["left", "middle", "right"]
+        assert all(weight.requires_grad for weight in finished.net_.parameters())
+        before = finished.prototypes_
+        finished.partial_fit(*squares)
+        assert not np.array_equal(finished.prototypes_, before), "training goes on with the same decoder"
+
     def test_a_shift_moves_what_is_trained_on(self, squares):
         plain, moved = (small(epochs=1, shift=limit).fit(*squares).decision_function(squares[0]) for limit in (0, 2))
         assert not np.allclose(plain, moved)
 
     def test_any_network_with_hit_or_miss_will_do(self, squares):
         assert small(model="lenet5-hom", width=3, epochs=1).fit(*squares).net_.config.name == "lenet5-hom"
+
+    def test_any_of_them_can_be_finished(self, squares, monkeypatch):
+        monkeypatch.setattr("hitnet.training.finishing.FEWEST_STEPS", 1)
+        assert small(model="lenet5-hom", width=3, finishing=0.1).fit(*squares).net_.config.decoder == "picture"
 
 
 class TestAnswers:

@@ -104,7 +104,7 @@ def test_the_metadata_tell_names_decision_shape_and_radii(exported: Exported):
         assert json.loads(facts["class_names"]) == list(CLASSES)
         assert json.loads(facts["image_shape"]) == [1, 17, 28]
         assert (facts["decision"], facts["hit_radius"], facts["miss_radius"]) == ("lowest", "0.1", "0.9")
-        assert (facts["model"], facts["decoder"]) == ("hitnet-fast", "StandardisedDecoder")
+        assert (facts["model"], facts["decoder"]) == ("hitnet-fast", "PictureDecoder")
     session = onnxruntime.InferenceSession(files[0])
     assert [(value.name, value.shape) for value in session.get_inputs()] == [("image", ["batch", 1, 17, 28])]
     assert [(value.name, value.shape) for value in session.get_outputs()] == [

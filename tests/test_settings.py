@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from hitnet.files import read_json, write_json
-from hitnet.settings import _revive
+from hitnet.settings import TrainConfig, _revive, read_model_config, read_run_settings
 
 
 @dataclass(frozen=True)
@@ -60,3 +60,28 @@ def test_settings_of_another_name_or_type_are_refused(content: dict[str, object]
     write_json(tmp_path / "recipe.json", content)
     with pytest.raises(ValueError, match=rf"recipe.json does not hold a valid Recipe: {message}"):
         read_settings(tmp_path / "recipe.json", Recipe)
+
+
+def test_only_a_network_with_its_own_picture_decoder_is_finished_unasked():
+    assert TrainConfig().resolve().decoder == "picture"
+    assert TrainConfig().resolve().finishing == pytest.approx(1 / 3)
+    assert TrainConfig(decoder="paper").resolve().finishing == 0, "it would replace the decoder that was asked for"
+    assert TrainConfig(model="hitnet").resolve().finishing == 0
+    assert TrainConfig(model="hitnet", finishing=0.5).resolve().finishing == 0.5
+    assert TrainConfig(model="n1").resolve().decoder == "none"
+
+
+def test_files_of_former_versions_mean_the_decoder_that_was_the_default_then(tmp_path: Path):
+    path = tmp_path / "args.json"
+    path.write_text('{"model": "hitnet-fast", "decoder": null}')
+    settings = read_run_settings(path)
+    assert (settings.decoder, settings.finishing) == ("standardised", 0)
+    path.write_text('{"name": "hitnet-fast"}')
+    assert read_model_config(path).decoder == "standardised"
+    path.write_text('{"name": "lenet5", "decoder": null}')
+    assert read_model_config(path).decoder == "none"
+
+
+def test_a_finishing_phase_of_negative_length_is_refused():
+    with pytest.raises(ValueError, match="finishing must be finite and at least 0, got -1; 0 turns it off"):
+        TrainConfig(finishing=-1)

@@ -18,7 +18,7 @@ from hitnet.core.decoder import PaperDecoder, PictureDecoder, StandardisedDecode
 from hitnet.core.timm_encoder import PREFIX, TimmEncoder
 from hitnet.errors import check_known
 from hitnet.files import settle_version
-from hitnet.settings import DecoderName, ModelConfig
+from hitnet.settings import ModelConfig
 
 MODEL_FOLDER = "model"  # inside a run folder
 TEST_BATCH = 128  # larger batches overflow the CPU's caches: at 512, compact networks take 1.5 times as long
@@ -159,7 +159,6 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 class Recipe(NamedTuple):
     encoder: Callable[..., encoders.Encoder]
     head: type[heads.Head]
-    decoder: DecoderName
 
 
 _DECODERS: dict[str, Callable[..., nn.Module]] = {
@@ -169,25 +168,25 @@ _DECODERS: dict[str, Callable[..., nn.Module]] = {
 }
 
 _MODELS = {
-    "hitnet": Recipe(encoders.PaperEncoder, heads.HitOrMissHead, "paper"),
-    "hitnet-fast": Recipe(encoders.FastEncoder, heads.HitOrMissHead, "standardised"),
-    "n1": Recipe(encoders.PaperEncoder, heads.N1Head, "none"),
-    "n2": Recipe(encoders.PaperEncoder, heads.N2Head, "paper"),
-    "n2b": Recipe(encoders.PaperEncoder, heads.N2bHead, "paper"),
-    "capsnet": Recipe(partial(encoders.PaperEncoder, final_relu=False), heads.CapsNetHead, "paper"),
-    "lenet5": Recipe(encoders.LeNet5, heads.SoftmaxHead, "none"),
-    "lenet5-hom": Recipe(encoders.LeNet5, heads.HitOrMissHead, "paper"),
-    "resnet18": Recipe(encoders.ResNet18, heads.SoftmaxHead, "none"),
-    "resnet18-hom": Recipe(encoders.ResNet18, heads.HitOrMissHead, "paper"),
-    "densenet40-12": Recipe(encoders.DenseNet40, heads.SoftmaxHead, "none"),
-    "densenet40-12-hom": Recipe(encoders.DenseNet40, heads.HitOrMissHead, "paper"),
+    "hitnet": Recipe(encoders.PaperEncoder, heads.HitOrMissHead),
+    "hitnet-fast": Recipe(encoders.FastEncoder, heads.HitOrMissHead),
+    "n1": Recipe(encoders.PaperEncoder, heads.N1Head),
+    "n2": Recipe(encoders.PaperEncoder, heads.N2Head),
+    "n2b": Recipe(encoders.PaperEncoder, heads.N2bHead),
+    "capsnet": Recipe(partial(encoders.PaperEncoder, final_relu=False), heads.CapsNetHead),
+    "lenet5": Recipe(encoders.LeNet5, heads.SoftmaxHead),
+    "lenet5-hom": Recipe(encoders.LeNet5, heads.HitOrMissHead),
+    "resnet18": Recipe(encoders.ResNet18, heads.SoftmaxHead),
+    "resnet18-hom": Recipe(encoders.ResNet18, heads.HitOrMissHead),
+    "densenet40-12": Recipe(encoders.DenseNet40, heads.SoftmaxHead),
+    "densenet40-12-hom": Recipe(encoders.DenseNet40, heads.HitOrMissHead),
 }
 
 
 def find_recipe(name: str) -> Recipe:
     """How to build the network of this name; timm networks get a Hit-or-Miss head."""
     if name.startswith(PREFIX):
-        return Recipe(partial(TimmEncoder, name.removeprefix(PREFIX)), heads.HitOrMissHead, "paper")
+        return Recipe(partial(TimmEncoder, name.removeprefix(PREFIX)), heads.HitOrMissHead)
     return _MODELS[check_known(name, _MODELS, "model")]
 
 
@@ -229,7 +228,7 @@ def build(config: ModelConfig) -> Model:
     width = {} if config.width is None else {"width": config.width}
     encoder = recipe.encoder(config.image_shape, **width)
     head = recipe.head(encoder.num_features, config)
-    return Model(encoder, head, make_decoder(config, head, recipe.decoder), config)
+    return Model(encoder, head, make_decoder(config, head), config)
 
 
 def load(path: str | Path) -> Model:
@@ -244,9 +243,9 @@ def load(path: str | Path) -> Model:
     return model.eval()
 
 
-def make_decoder(config: ModelConfig, head: heads.Head, default: DecoderName) -> nn.Module | None:
-    """The decoder that a configuration requests for the head's capsules, or the network's `default`."""
-    kind = config.decoder or default
+def make_decoder(config: ModelConfig, head: heads.Head) -> nn.Module | None:
+    """The decoder that a configuration names, for the head's capsules."""
+    kind = config.decoder
     if kind == "none":
         return None
     if kind not in _DECODERS:

@@ -33,6 +33,8 @@ def with_hit_or_miss(
         >>> with_hit_or_miss(plain, num_classes=10)(torch.rand(2, 1, 28, 28)).scores.shape
         torch.Size([2, 10])
     """
+    if image_shape is None and options.get("decoder") is None:
+        options["decoder"] = "none"
     config = ModelConfig.from_options(
         name=type(module).__name__, image_shape=image_shape, num_classes=num_classes, capsule_dim=capsule_dim, **options
     )
@@ -41,7 +43,7 @@ def with_hit_or_miss(
     if not isinstance(linear, nn.Linear):
         raise ValueError(f"classifier must name a Linear of the module, got {name!r}; it has {_described(module)}")
     head = HitOrMissHead(linear.in_features, config)
-    decoder = make_decoder(config, head, default="none" if image_shape is None else "paper")
+    decoder = make_decoder(config, head)
     for part in (head, decoder):
         if part is not None:
             part.to(device=linear.weight.device, dtype=linear.weight.dtype)

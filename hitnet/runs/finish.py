@@ -1,22 +1,28 @@
-"""`hitnet finish`: a decoder that the network itself recognises, for a finished run. The classifier stays as it is."""
+"""The finishing phase in a run folder: at the end of training, or with `hitnet finish` for a run made before."""
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from hitnet.core.model import Model
-from hitnet.data import split_training
+from hitnet.data import ImageSet, split_training
 from hitnet.files import next_version, write_json
 from hitnet.interpret.quality import measure
 from hitnet.runs.reopen import reopen
 from hitnet.runs.result import plot
 from hitnet.runs.run import Run
+from hitnet.settings import OWN, RunSettings
 from hitnet.training.evaluation import evaluate
-from hitnet.training.finishing import Finishing
+from hitnet.training.finishing import Finishing, count_steps
+from hitnet.training.loop import TrainingStopped
 
 SAVED_EVERY = 50  # steps
-FEWEST_STEPS = 200
+
+Stepped = Callable[[int, int], None]
+"""Called with the number of steps just done and the number of all steps: first with those done before, then after
+each step."""
 
 
 def finish_run(
@@ -24,7 +30,7 @@ def finish_run(
     steps: int | None = None,
     data_dir: Path | None = None,
     device: str = "auto",
-    stepped: Callable[[int, int], None] = lambda done, steps: None,
+    stepped: Stepped = lambda done, steps: None,
 ) -> tuple[dict[str, Any], Run]:
     """Train the decoder of a finished run and put it in the run's model: (result.json as it was before, the run).
 
@@ -33,44 +39,68 @@ def finish_run(
     opened = reopen(path, device)
     run, model, settings = opened.run, opened.model, opened.run.read_settings()
     before = run.read_result()
-    if not model.head.has_hit_zone:
-        raise ValueError(
-            f"{run.path} is {model.config.name}, whose capsules have no centre to draw; "
-            "choose a run of hitnet-fast or of another network with Hit-or-Miss"
-        )
+    check_finishable(model, str(run.path))
     data = opened.load_data(data_dir=data_dir)
     training, _ = split_training(
         data.train, count=settings.train_images, validation=settings.validation, seed=settings.seed
     )
     if steps is None:
-        steps = max(FEWEST_STEPS, before["epochs"] * len(training) // settings.batch_size // 3)
-    phase = Finishing(model, training.to(model.device), steps, seed=settings.seed, flip=settings.flip)
+        share = settings.finishing or OWN["hitnet-fast"]["finishing"]
+        steps = count_steps(share, before["epochs"] * len(training) // settings.batch_size)
+    finished, record = finish_model(run, model, training.to(model.device), steps, settings, stepped)
+    test = data.test.to(model.device)
+    drawings = measure(finished, test)
+    assert drawings.summary is not None
+    plot(run, finished, evaluate(finished, test), drawings)
+    save_next(run, finished)
+    changed: dict[str, Any] = {
+        "decoder": type(finished.decoder).__name__,
+        "parameters": sum(parameter.numel() for parameter in finished.parameters()),
+        "finishing": record,
+        "quality": drawings.quality.to_json(),
+        "components": asdict(drawings.summary),
+    }
+    write_json(run.result_file, before | changed)
+    run.remove_state()
+    return before, run
+
+
+def finish_model(
+    run: Run, model: Model, training: ImageSet, steps: int, settings: RunSettings, stepped: Stepped
+) -> tuple[Model, dict[str, Any]]:
+    """Train a decoder for a run's model: (the model with its new decoder, not saved yet, a record for result.json).
+
+    The state of the phase stays in the run folder: remove it when the result is written.
+    """
+    phase = Finishing(model, training, steps, seed=settings.seed, flip=settings.flip)
     phase.restore(run.finishing_file)
     stepped(phase.steps_done, steps)
     while not phase.done:
-        phase.step()
+        loss = phase.step()
+        if not math.isfinite(loss):
+            raise TrainingStopped(
+                f"the loss of the finishing phase became {loss} at step {phase.steps_done}; "
+                "train without it: --finishing 0"
+            )
         stepped(1, steps)
         if phase.steps_done % SAVED_EVERY == 0:
             phase.save(run.finishing_file)
     phase.save(run.finishing_file)
     finished = Model(model.encoder, model.head, phase.finished_decoder(), replace(model.config, decoder="picture"))
-    test = data.test.to(model.device)
-    drawings = measure(finished, test)
-    assert drawings.summary is not None
-    plot(run, finished, evaluate(finished, test), drawings)
+    seconds = {name: round(getattr(phase, name), 1) for name in ("seconds", "processor_seconds")}
+    return finished, {"steps": steps, **seconds}
+
+
+def save_next(run: Run, model: Model) -> None:
+    """Replace a run's model by its next version, whatever happens meanwhile."""
     with next_version(run.model_folder) as folder:
-        finished.save(folder)
-    changed: dict[str, Any] = {
-        "decoder": type(finished.decoder).__name__,
-        "parameters": sum(parameter.numel() for parameter in finished.parameters()),
-        "finishing": {
-            "steps": steps,
-            "seconds": round(phase.seconds, 1),
-            "processor_seconds": round(phase.processor_seconds, 1),
-        },
-        "quality": drawings.quality.to_json(),
-        "components": asdict(drawings.summary),
-    }
-    write_json(run.result_file, before | changed)
-    run.finishing_file.unlink(missing_ok=True)
-    return before, run
+        model.save(folder)
+
+
+def check_finishable(model: Model, name: str) -> None:
+    """Refuse networks that have no centre to draw."""
+    if not model.head.has_hit_zone:
+        raise ValueError(
+            f"{name} is {model.config.name}, whose capsules have no centre to draw; "
+            "choose a run of hitnet-fast or of another network with Hit-or-Miss"
+        )

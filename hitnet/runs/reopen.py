@@ -55,9 +55,7 @@ def load_drawing(path: Path, device: str = "auto") -> Model:
     """The same; an error if it has no decoder."""
     model = load_model(path, device)
     if model.decoder is None:
-        remedy = (
-            "--decoder standardised" if model.head.has_hit_zone else "--model hitnet-fast, or another with Hit-or-Miss"
-        )
+        remedy = "--decoder picture" if model.head.has_hit_zone else "--model hitnet-fast, or another with Hit-or-Miss"
         raise ValueError(f"{model.config.name} in {path} has no decoder, so it cannot draw; train one with {remedy}")
     return model
 

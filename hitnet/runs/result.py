@@ -13,8 +13,11 @@ from hitnet.training.evaluation import Evaluation, evaluate
 from hitnet.training.loop import Job
 
 
-def write_result(run: Run, job: Job) -> None:
-    """Measure the model that was kept, draw the plots and write the result; then remove the state."""
+def write_result(run: Run, job: Job, finishing: dict[str, Any] | None = None) -> None:
+    """Measure the model that was kept, draw the plots and write the result; then remove the state.
+
+    finishing: the record of the finishing phase, if there was one.
+    """
     settings, state, data = job.settings, job.state, job.data
     model, test = run.load_model().to(job.device), job.held_out["test"]
     evaluation = evaluate(model, test)
@@ -32,6 +35,8 @@ def write_result(run: Run, job: Job) -> None:
         "notes": list(data.notes),
         "test": evaluation.to_json(data.class_names),
     }
+    if finishing is not None:
+        result["finishing"] = finishing
     if drawings is not None:
         result["quality"] = drawings.quality.to_json()
         result["components"] = None if drawings.summary is None else asdict(drawings.summary)

@@ -24,7 +24,7 @@ class Run:
     metrics.csv           one line per epoch
     model/                config.json, model.safetensors
     state.safetensors     what resuming needs; removed when the run is finished
-    finishing.safetensors the same for `hitnet finish`
+    finishing.safetensors the same for the finishing phase
     plots/                pictures
     snapshots/            the decoder after each epoch, with --snapshots
     tensorboard/          curves and more, with --track
@@ -186,6 +186,7 @@ class Run:
     def remove_state(self) -> None:
         """Delete what resuming needs: the run is finished."""
         self.state_file.unlink(missing_ok=True)
+        self.finishing_file.unlink(missing_ok=True)
 
 
 def find_runs(folder: Path) -> list[Run]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -11,11 +12,13 @@ from hitnet.data import Batches, Dataset, HybridAugmentation, Variation, split_t
 from hitnet.data.variation import fingerprint, load_teacher
 from hitnet.files import remove_leftovers
 from hitnet.runs.environment import describe_environment
+from hitnet.runs.finish import check_finishable, finish_model, save_next
 from hitnet.runs.reopen import load_data
 from hitnet.runs.result import write_result
 from hitnet.runs.run import Run
 from hitnet.settings import RunSettings, TrainConfig
 from hitnet.training.devices import choose_device, choose_precision, join_team
+from hitnet.training.finishing import count_steps
 from hitnet.training.loop import Job, TrainingStopped, train_epochs
 from hitnet.training.state import State
 from hitnet.training.watchers import Row, TensorBoard, Watcher
@@ -62,6 +65,8 @@ def prepare(settings: RunSettings) -> Iterator[tuple[Job, Fingerprints]]:
     with join_team(device) as team:
         data = load_data(settings)
         state = State.fresh(settings, settings.model_config(data.image_shape, data.class_names), device)
+        if settings.finishing:
+            check_finishable(state.model, "this network")
         if settings.snapshots and state.model.decoder is None:
             raise ValueError(f"{settings.model} has no decoder, so there is nothing to save; leave out --snapshots")
         training, validation = split_training(
@@ -133,6 +138,21 @@ def _train(run: Run, job: Job, watchers: list[Watcher]) -> Run:
         kept = f"the state after epoch {done} is saved in {run.path}" if done else "no epoch was finished"
         raise TrainingStopped(f"{stop} ({kept})") from stop
     if job.team.leads:
-        write_result(run, job)
+        record = _finish(run, job, watchers) if job.settings.finishing else None
+        write_result(run, job, record)
     job.team.wait()
     return run
+
+
+def _finish(run: Run, job: Job, watchers: list[Watcher]) -> dict[str, Any]:
+    """The finishing phase of the model that was kept; what result.json says of it."""
+
+    def stepped(done: int, steps: int) -> None:
+        for watcher in watchers:
+            watcher.finishing(done, steps)
+
+    steps = count_steps(job.settings.finishing, job.state.epoch * len(job.batches))
+    model = run.load_model().to(job.device)
+    finished, record = finish_model(run, model, job.batches.data, steps, job.settings, stepped)
+    save_next(run, finished)
+    return record

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -58,7 +59,9 @@ def join_team(device: torch.device) -> Iterator[Team]:
         yield Team()
         return
     # On GPUs, gloo is also needed: some sums are kept on the CPU.
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    # The others wait while the leader finishes the drawings, which may take hours.
+    distributed.init_process_group(backend, timeout=timedelta(days=1))
     try:
         yield Team(distributed.get_rank(), distributed.get_world_size())
     finally:

@@ -36,6 +36,7 @@ READ_BACK, TYPICAL, CRITIC = 0.1, 0.5, 0.15  # weights of the losses, beside 1 f
 CENTRE_WEIGHT = 4.0  # of a centre's read-back, beside 1 for another capsule's
 REAL, RANDOM, CENTRES = 32, 64, 10  # images redrawn in a step, random capsules, and how many of those are centres
 MOST_IMAGES = 12_000  # training images that take part
+FEWEST_STEPS = 200
 RATE, AVERAGING = 0.001, 0.995
 CRITIC_FROM = 20  # the step at which the critic joins in
 MODULES, OPTIMIZERS = ("decoder", "critic", "averaged"), ("optimizer", "critic_optimizer")
@@ -268,6 +269,11 @@ class Finishing:
                 f"{path} cannot be resumed ({error}); finish with the same number of steps, or remove the file to "
                 "start again"
             ) from error
+
+
+def count_steps(share: float, steps: int) -> int:
+    """The length of a phase that takes this share of the steps of training."""
+    return max(FEWEST_STEPS, int(share * steps))
 
 
 def random_deviations(count: int, classes: int, dims: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """Training on tensors in memory, without named data sets and without a run folder."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -7,8 +8,9 @@ import torch
 from torch import Tensor
 
 from hitnet.core.model import Model
-from hitnet.data import shift
+from hitnet.data import ImageSet, shift
 from hitnet.settings import RunSettings
+from hitnet.training.finishing import Finishing, count_steps
 from hitnet.training.loop import learning_rate
 
 
@@ -40,6 +42,18 @@ def fit(model: Model, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: 
                 loss.backward()
                 optimizer.step()
     model.eval()
+
+
+def finish(model: Model, images: Tensor, labels: Tensor, settings: RunSettings) -> None:
+    """The finishing phase for a model that was fitted to these images; its picture decoder is trained in place."""
+    data = ImageSet((255 * images).round().to(torch.uint8), labels).to(model.device)
+    steps = settings.epochs * math.ceil(len(labels) / settings.batch_size)
+    phase = Finishing(model, data, count_steps(settings.finishing, steps), seed=settings.seed)
+    while not phase.done:
+        phase.step()
+    assert model.decoder is not None
+    model.decoder.load_state_dict(phase.finished_decoder().state_dict())
+    model.requires_grad_(True)
 
 
 @contextmanager

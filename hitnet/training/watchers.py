@@ -36,6 +36,9 @@ class Watcher:
 
     def epoch_ended(self, row: Row) -> None: ...
 
+    def finishing(self, done: int, steps: int) -> None:
+        """In the finishing phase: first with the steps done before the run was resumed, then after every step."""
+
 
 class TensorBoard(Watcher):
     """Writes one file per epoch into a folder; writing an epoch again replaces its file.

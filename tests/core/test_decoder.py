@@ -41,7 +41,9 @@ def test_the_papers_decoder_is_two_hidden_layers_and_a_sigmoid():
 
 
 def test_the_standardised_decoder_sees_the_class_and_deviations_in_units_of_their_own():
-    net = create_model("hitnet-fast", (1, 5, 6), num_classes=3, capsule_dim=4, width=2, hit_radius=0.2).eval()
+    net = create_model(
+        "lenet5-hom", (1, 5, 6), num_classes=3, capsule_dim=4, decoder="standardised", hit_radius=0.2
+    ).eval()
     capsules = torch.rand(2, 3, 4)
     first, second, third = (layer for layer in net.decoder.layers if isinstance(layer, torch.nn.Linear))
     seen = torch.zeros(2, 3 + 12)
@@ -52,7 +54,7 @@ def test_the_standardised_decoder_sees_the_class_and_deviations_in_units_of_thei
 
 
 def test_while_training_the_standardised_decoder_is_told_which_deviations_it_does_not_see():
-    net = create_model("hitnet-fast", (1, 5, 6), num_classes=3, capsule_dim=4, width=2)
+    net = create_model("lenet5-hom", (1, 5, 6), num_classes=3, capsule_dim=4, decoder="standardised")
     capsules, classes = torch.rand(400, 3, 4), torch.randint(3, (400,))
     net.decode(capsules, classes).sum().backward()
     assert (net.decoder.dropped.weight.grad != 0).any(dim=0).all()

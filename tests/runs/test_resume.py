@@ -17,9 +17,11 @@ from support.tiny import snapshot, write_squares
 import hitnet
 from hitnet import files
 from hitnet.core.checkpoint import read_tensors, write_tensors
+from hitnet.runs import finish
 from hitnet.runs import train as loop
 from hitnet.runs.run import Row, Run
 from hitnet.settings import TrainConfig
+from hitnet.training import finishing
 from hitnet.training.watchers import Watcher
 
 Settings = Callable[..., TrainConfig]
@@ -70,6 +72,7 @@ from pathlib import Path
 import torch._dynamo  # the first step of an optimizer would load it, in every child
 from hitnet import cli, console
 from hitnet.interpret import figures
+from hitnet.runs import finish
 from hitnet.runs import train as loop
 
 run, seed, *begin = sys.argv[1:]
@@ -224,6 +227,39 @@ def test_weights_of_every_memory_order_resume_to_the_same(
         hitnet.train(settings(model=model, width=width), watcher=Stops(2))
     resumed = loop.resume(Run.named(settings(model=model), "squares").path)
     assert lasting(resumed) == lasting(whole)
+
+
+class StopsFinishing(Watcher):
+    """Stops a run after some calls of its finishing phase."""
+
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
+
+    def finishing(self, done: int, steps: int) -> None:
+        self.calls -= 1
+        if not self.calls:
+            raise Killed
+
+
+@pytest.mark.parametrize("calls", [1, 4, 6])
+def test_the_finishing_phase_resumes_to_the_same(
+    calls: int, settings: Settings, tmp_path: Path, no_pictures: None, monkeypatch
+):
+    monkeypatch.setattr(finishing, "FEWEST_STEPS", 5)
+    monkeypatch.setattr(finish, "SAVED_EVERY", 2)
+    fast = partial(settings, model="hitnet-fast", width=4, epochs=1)
+    whole = hitnet.train(fast(out=tmp_path / "whole"))
+    with pytest.raises(Killed):
+        hitnet.train(fast(), watcher=StopsFinishing(calls))
+    run = Run.named(fast().resolve(), "squares")
+    seen: list[int] = []
+    watcher = Watcher()
+    monkeypatch.setattr(watcher, "finishing", lambda done, steps: seen.append(done))
+    resumed = loop.resume(run.path, watcher=watcher)
+    assert seen == [calls // 2 * 2 - 2 if calls > 2 else 0, *[1] * (5 - seen[0])]
+    assert lasting(resumed) == lasting(whole)
+    assert resumed.read_result()["finishing"]["steps"] == 5
+    assert not run.finishing_file.exists()
 
 
 def test_what_a_kill_left_half_written_is_swept_away(stopped: Run, no_pictures: None):

@@ -284,9 +284,7 @@ def test_a_teacher_that_does_not_fit_is_refused_before_anything_is_written(tmp_p
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("model", "remedy"), [("lenet5", "--model hitnet-fast"), ("lenet5-hom", "--decoder standardised")]
-)
+@pytest.mark.parametrize(("model", "remedy"), [("lenet5", "--model hitnet-fast"), ("lenet5-hom", "--decoder picture")])
 def test_a_run_that_does_not_draw_names_what_would(tmp_path, model, remedy):
     hitnet.create_model(model, width=2, decoder="none").save(tmp_path / "model")
     write_json(tmp_path / "args.json", {"model": model})
