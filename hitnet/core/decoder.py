@@ -126,6 +126,20 @@ class PictureDecoder(nn.Module):
         weight = self.first.weight[:, self.num_classes :].unflatten(1, (self.num_classes, -1))
         self.first.weight[:, self.num_classes :] = torch.einsum("hki,kij->hkj", weight, sieves.to(weight)).flatten(1)
 
+    @torch.no_grad()
+    def smooth(self) -> None:
+        """Make each doubling one that repeats every pixel as a 2×2 square and then convolves 3×3: the nearest such one.
+
+        Only the part of a kernel that alternates from pixel to pixel along an axis is taken away. It draws a mesh where
+        the picture should be even: of 2 pixels in the last doubling, of 4 in the one before.
+        """
+        for double in self.doublings:
+            assert isinstance(double, nn.ConvTranspose2d)
+            kernels = double.weight
+            for axis in (2, 3):
+                signs = kernels.new_tensor([1, -1, 1, -1]).view(-1, *[1] * (3 - axis))
+                kernels -= signs * (signs * kernels).mean(axis, keepdim=True)
+
     def _initialise(self, capsule_dim: int) -> None:
         # Only the inputs of one class are not zero, so the fan-in that counts is 1 + dims.
         nn.init.normal_(self.first.weight, std=0.5 / (1 + capsule_dim) ** 0.5)

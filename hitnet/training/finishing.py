@@ -3,9 +3,11 @@
 Each step redraws real images from their own capsules and draws random capsules, the centres among them. Four losses:
 
 - pixels: a real image must come back from its own capsule;
-- read-back: the frozen network must read a drawing as the capsule that was drawn;
-- typical: the centre of a class must look like pictures near it that resemble each other; pixels alone would average
-  boots that face left with boots that face right;
+- read-back: the frozen network must read a drawing as the capsule that was drawn, also when the drawing is moved by a
+  pixel or blurred; otherwise it learns a fine pattern that means something to this network only;
+- typical: the centre of a class must look like one training image near it that many others resemble; pixels alone would
+  average boots that face left with boots that face right. The prototype comes to resemble that image: do not publish it
+  if the images are private;
 - critic: a small network that sees whole pictures must take the drawing for a real picture of its class.
 
 The classifier never changes, so its error stays the same. No other classifier takes part, so what an independent one
@@ -32,8 +34,9 @@ from hitnet.data import ImageSet, stratified_subset, to_float
 from hitnet.settings import ImageShape
 from hitnet.training.state import optimizer_tensors, restore_optimizer, under
 
-READ_BACK, TYPICAL, CRITIC = 0.1, 0.5, 0.15  # weights of the losses, beside 1 for pixels
-CENTRE_WEIGHT = 4.0  # of a centre's read-back, beside 1 for another capsule's
+READ_BACK, TYPICAL, CRITIC = 0.1, 1.0, 0.15  # weights of the losses, beside 1 for pixels
+CENTRE_WEIGHT = 40.0  # of a centre's read-back, beside 1 for another capsule's
+NEAR_ENOUGH = 0.5  # the share of the hit radius within which the reading of a centre counts as exact
 REAL, RANDOM, CENTRES = 32, 64, 10  # images redrawn in a step, random capsules, and how many of those are centres
 MOST_IMAGES = 12_000  # training images that take part
 FEWEST_STEPS = 200
@@ -41,7 +44,9 @@ RATE, AVERAGING = 0.001, 0.995
 CRITIC_FROM = 20  # the step at which the critic joins in
 MODULES, OPTIMIZERS = ("decoder", "critic", "averaged"), ("optimizer", "critic_optimizer")
 PROGRESS = ("steps", "steps_done", "seconds", "processor_seconds")
-SHAKE = 2  # pixels by which the critic's pictures move: its strides must not hide a mesh in the drawings
+# Pixels by which drawings move before the network reads them, and all pictures before the critic sees them: no pattern
+# may owe its effect to where it meets their strides.
+READ_SHIFT, CRITIC_SHIFT = 1, 2
 
 
 @dataclass(frozen=True)
@@ -86,12 +91,29 @@ def gather(model: Model, data: ImageSet, flip: bool, generator: torch.Generator)
 
 
 def typical_picture(images: Tensor, deviations: Tensor, near: int = 200, alike: int = 6) -> Tensor:
-    """The mean of a few images near the centre that resemble each other: images, (count, dims) -> (c, h, w)."""
+    """One of the images near the centre, resembled by others there: images, (count, dims) -> (c, h, w).
+
+    A tenth of them have the closest look-alikes; of that tenth it is the one nearest to the centre.
+    """
     nearest = deviations.square().sum(1).argsort()[:near]
-    contrast = images[nearest].flatten(1)
+    contrast = blurred(images[nearest]).flatten(1)
     contrast = F.normalize(contrast - contrast.mean(1, keepdim=True), dim=1)
-    distances, members = torch.cdist(contrast, contrast).topk(min(alike, len(nearest)), largest=False)
-    return images[nearest[members[distances.mean(1).argmin()]]].mean(0)
+    apart = torch.cdist(contrast, contrast).topk(min(alike, len(nearest)), largest=False).values.mean(1)
+    common = apart.topk(math.ceil(len(nearest) / 10), largest=False).indices
+    return images[nearest[common.min()]]
+
+
+def blurred(images: Tensor) -> Tensor:
+    """Each pixel mixed with its neighbours, as 1 : 2 : 1 along either axis; the size stays."""
+    return F.avg_pool2d(F.avg_pool2d(F.pad(images, (1, 1, 1, 1), mode="replicate"), 2, stride=1), 2, stride=1)
+
+
+def shifted(images: Tensor, down: int, right: int) -> Tensor:
+    """All images moved by the same whole pixels; the pixels at the rim are repeated."""
+    height, width = images.shape[2:]
+    limit = max(abs(down), abs(right))
+    padded = F.pad(images, (limit,) * 4, mode="replicate")
+    return padded[:, :, limit - down : limit - down + height, limit - right : limit - right + width]
 
 
 def _sieve(deviations: Tensor, doubt: float = 0.1) -> Tensor:
@@ -151,13 +173,14 @@ class Finishing:
         )
 
     def _first_decoder(self) -> PictureDecoder:
-        """The model's own picture decoder, as trained so far, or a new one; in either case sifted."""
+        """The model's own picture decoder, as trained so far, or a new one; in either case sifted and smooth."""
         model, shape = self.model, self.model.config.image_shape
         assert shape is not None
         decoder = PictureDecoder(shape, model.head.num_classes, model.head.capsule_dim, model.config.hit_radius)
         if isinstance(model.decoder, PictureDecoder):
             decoder.load_state_dict(model.decoder.state_dict())
         decoder.to(model.device).sift(self.material.sieve)
+        decoder.smooth()
         return decoder
 
     def _first_critic(self) -> Critic:
@@ -202,6 +225,7 @@ class Finishing:
         loss.backward()
         nn.utils.clip_grad_norm_(self.decoder.parameters(), 1.0)
         self.optimizer.step()
+        self.decoder.smooth()
         self.averaged.update_parameters(self.decoder)
         self.steps_done += 1
         self.seconds += time.perf_counter() - began
@@ -211,10 +235,14 @@ class Finishing:
     def _read_back(self, drawn: Tensor, wanted: Tensor, classes: Tensor) -> Tensor:
         """How far the network's reading of drawings lies from what was drawn, in units; centres count more."""
         model = self.model
-        capsules = model.head(model.encoder(drawn))
-        missed = (_of_class(capsules, classes) - CENTRE) / model.head.unit - wanted
-        sifted = torch.einsum("bij,bj->bi", self.material.sieve[classes[CENTRES:]], missed[CENTRES:])
-        missed = torch.cat([missed[:CENTRES], sifted])
+        blur = torch.rand(len(drawn), 1, 1, 1, generator=self.generator).to(drawn.device)
+        seen = shifted(drawn.lerp(blurred(drawn), blur), *self._random_shift(READ_SHIFT))
+        missed = (_of_class(model.head(model.encoder(seen)), classes) - CENTRE) / model.head.unit - wanted
+        centres, others = missed[:CENTRES], missed[CENTRES:]
+        distance = torch.linalg.vector_norm(centres, dim=1, keepdim=True).clamp(min=1e-6)
+        centres = centres * F.relu(1 - NEAR_ENOUGH * model.head.capsule_dim**0.5 / distance)
+        others = torch.einsum("bij,bj->bi", self.material.sieve[classes[CENTRES:]], others)
+        missed = torch.cat([centres, others])
         each = F.smooth_l1_loss(missed, torch.zeros_like(missed), reduction="none").mean(1)
         return (CENTRE_WEIGHT * each[:CENTRES].sum() + each[CENTRES:].sum()) / len(each)
 
@@ -222,22 +250,21 @@ class Finishing:
         """One step of the critic, then its opinion of the drawings as a loss."""
         material = self.material
         real = torch.randint(len(material.labels), (len(drawn),), generator=self.generator).to(drawn.device)
-        down, right = torch.randint(2 * SHAKE + 1, (2,), generator=self.generator).tolist()
-
-        def shaken(images: Tensor) -> Tensor:
-            height, width = images.shape[2:]
-            return F.pad(images, (SHAKE,) * 4)[:, :, down : down + height, right : right + width]
-
+        shift = self._random_shift(CRITIC_SHIFT)
         both = torch.cat([material.images[real], drawn.detach()])
-        scores = self.critic(shaken(both), torch.cat([material.labels[real], classes]))
+        scores = self.critic(shifted(both, *shift), torch.cat([material.labels[real], classes]))
         hinge = F.relu(1 - scores[: len(real)]).mean() + F.relu(1 + scores[len(real) :]).mean()
         self.critic_optimizer.zero_grad(set_to_none=True)
         hinge.backward()
         self.critic_optimizer.step()
         self.critic.requires_grad_(False)
-        opinion = -self.critic(shaken(drawn), classes).mean()
+        opinion = -self.critic(shifted(drawn, *shift), classes).mean()
         self.critic.requires_grad_(True)
         return opinion
+
+    def _random_shift(self, limit: int) -> tuple[int, int]:
+        down, right = torch.randint(-limit, limit + 1, (2,), generator=self.generator).tolist()
+        return down, right
 
     def save(self, path: Path) -> None:
         """All that changes in the phase, as one file, atomically."""

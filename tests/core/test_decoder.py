@@ -111,6 +111,31 @@ def test_the_picture_decoder_equals_a_naive_loop():
     torch.testing.assert_close(decoder(capsules, torch.tensor([label])), expected)
 
 
+@torch.no_grad()
+def test_a_smooth_doubling_repeats_pixels_and_convolves():
+    torch.manual_seed(0)
+    decoder = PictureDecoder((1, 8, 8), num_classes=3, capsule_dim=4, hit_radius=0.1).double()
+    doubling, picture = decoder.doublings[0], torch.randn(1, 128, 4, 4, dtype=torch.float64)
+    decoder.smooth()
+    # The 3×3 kernel from the corner of the 4×4 one, which is that kernel added up over 2×2 squares.
+    kernel = doubling.weight.clone()
+    for axis in (2, 3):
+        for place in (1, 2):
+            kernel.select(axis, place).sub_(kernel.select(axis, place - 1))
+    kernel = kernel[:, :, :3, :3].flip(2, 3).transpose(0, 1)
+    repeated = F.interpolate(picture, scale_factor=2, mode="nearest")
+    torch.testing.assert_close(doubling(picture), F.conv2d(repeated, kernel, doubling.bias, padding=1))
+
+
+@torch.no_grad()
+def test_smoothing_a_smooth_decoder_changes_nothing():
+    decoder = PictureDecoder((1, 8, 8), num_classes=3, capsule_dim=4, hit_radius=0.1).double()
+    decoder.smooth()
+    smooth = decoder.doublings[0].weight.clone()
+    decoder.smooth()
+    torch.testing.assert_close(decoder.doublings[0].weight, smooth)
+
+
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 4, 4), (3, 5, 17), (1, 28, 28), (3, 48, 96), (3, 224, 224)])
 def test_the_picture_decoder_draws_any_size(shape):
     decoder = PictureDecoder(shape, num_classes=3, capsule_dim=4, hit_radius=0.1)

@@ -10,7 +10,16 @@ from hitnet.core.decoder import PictureDecoder
 from hitnet.core.model import Model, create_model
 from hitnet.data import ImageSet, load_dataset, to_float
 from hitnet.training import finishing
-from hitnet.training.finishing import CENTRES, Critic, Finishing, gather, random_deviations, typical_picture
+from hitnet.training.finishing import (
+    CENTRES,
+    Critic,
+    Finishing,
+    blurred,
+    gather,
+    random_deviations,
+    shifted,
+    typical_picture,
+)
 
 
 @pytest.fixture(scope="module")
@@ -103,13 +112,32 @@ def test_sifting_equals_drawing_from_sifted_deviations():
     torch.testing.assert_close(decoder.paint(deviations, classes), expected, rtol=1e-3, atol=1e-6)
 
 
-def test_the_typical_picture_is_the_mean_of_the_pictures_that_resemble_each_other():
+def test_the_typical_picture_is_the_nearest_of_those_that_resemble_each_other():
     generator = torch.Generator().manual_seed(0)
-    noise, pattern = torch.rand(20, 1, 6, 6, generator=generator), torch.rand(1, 6, 6, generator=generator)
-    alike = pattern + 0.01 * torch.rand(5, 1, 6, 6, generator=generator)
-    images = torch.cat([noise, alike])
-    found = typical_picture(images, torch.zeros(25, 3), alike=5)
-    torch.testing.assert_close(found, alike.mean(0))
+    noise, pattern = torch.rand(25, 1, 6, 6, generator=generator), torch.rand(1, 6, 6, generator=generator)
+    alike = pattern + 0.01 * torch.rand(3, 1, 6, 6, generator=generator)
+    distances = torch.tensor([*range(25), 7.5, 3.5, 5.5])
+    found = typical_picture(torch.cat([noise, alike]), distances.unsqueeze(1), alike=3)
+    assert torch.equal(found, alike[1])
+
+
+def test_one_image_is_typical_of_itself():
+    image = torch.rand(1, 3, 5, 4)
+    assert torch.equal(typical_picture(image, torch.ones(1, 2)), image[0])
+
+
+def test_shifting_moves_the_picture_and_repeats_its_rim():
+    picture = torch.arange(12.0).view(1, 1, 3, 4)
+    expected = torch.tensor([[1.0, 2, 3, 3], [1, 2, 3, 3], [5, 6, 7, 7]])
+    assert torch.equal(shifted(picture, 1, -1)[0, 0], expected)
+    assert torch.equal(shifted(picture, 0, 0), picture)
+
+
+def test_blurring_mixes_neighbours_as_1_2_1():
+    picture = torch.zeros(1, 1, 5, 5)
+    picture[0, 0, 2, 2] = 16
+    expected = torch.tensor([[1.0, 2, 1], [2, 4, 2], [1, 2, 1]])
+    assert torch.equal(blurred(picture)[0, 0, 1:4, 1:4], expected)
 
 
 @pytest.mark.parametrize("classes", [2, 10, 37])
