@@ -74,8 +74,8 @@ def painter(inputs: int, image_shape: ImageShape) -> nn.Sequential:
 class PictureDecoder(nn.Module):
     """The class and its capsule's deviations, drawn from coarse to fine: (batch, classes, dims), (batch,) -> images.
 
-    Two fully connected layers make a picture of at most 4×4 pixels with 128 channels. Each transposed convolution
-    doubles its size and halves its channels, until it is as large as the image. A last convolution makes the colours.
+    Two fully connected layers make a picture of at most 4×4 pixels with 128 channels. It is doubled in size, with half
+    the channels, until it is as large as the image. A last convolution makes the colours.
     """
 
     sifted: Tensor
@@ -88,10 +88,10 @@ class PictureDecoder(nn.Module):
         self.sizes = [size]
         while max(self.sizes[0]) > COARSEST:
             self.sizes.insert(0, [(side + 1) // 2 for side in self.sizes[0]])
-        channels = [CHANNELS[min(level, len(CHANNELS) - 1)] for level in range(len(self.sizes))]
+        self.channels = channels = [CHANNELS[min(level, len(CHANNELS) - 1)] for level in range(len(self.sizes))]
         self.first = nn.Linear(num_classes * (1 + capsule_dim), FIRST)
         self.coarse = nn.Linear(FIRST, channels[0] * math.prod(self.sizes[0]))
-        self.doublings = nn.ModuleList(nn.ConvTranspose2d(*pair, 4, stride=2, padding=1) for pair in pairwise(channels))
+        self.doublings = nn.ModuleList(Doubling(*pair) for pair in pairwise(channels))
         self.colours = nn.Conv2d(channels[-1], colours, 3, padding=1)
         self.register_buffer("sifted", torch.tensor(False))
         self._initialise(capsule_dim)
@@ -126,32 +126,38 @@ class PictureDecoder(nn.Module):
         weight = self.first.weight[:, self.num_classes :].unflatten(1, (self.num_classes, -1))
         self.first.weight[:, self.num_classes :] = torch.einsum("hki,kij->hkj", weight, sieves.to(weight)).flatten(1)
 
-    @torch.no_grad()
-    def smooth(self) -> None:
-        """Make each doubling one that repeats every pixel as a 2×2 square and then convolves 3×3: the nearest such one.
-
-        Only the part of a kernel that alternates from pixel to pixel along an axis is taken away. It draws a mesh where
-        the picture should be even: of 2 pixels in the last doubling, of 4 in the one before.
-        """
-        for double in self.doublings:
-            assert isinstance(double, nn.ConvTranspose2d)
-            kernels = double.weight
-            for axis in (2, 3):
-                signs = kernels.new_tensor([1, -1, 1, -1]).view(-1, *[1] * (3 - axis))
-                kernels -= signs * (signs * kernels).mean(axis, keepdim=True)
-
     def _initialise(self, capsule_dim: int) -> None:
         # Only the inputs of one class are not zero, so the fan-in that counts is 1 + dims.
         nn.init.normal_(self.first.weight, std=0.5 / (1 + capsule_dim) ** 0.5)
         nn.init.kaiming_normal_(self.coarse.weight, nonlinearity="relu")
-        tent = torch.tensor([0.5, 1.5, 1.5, 0.5])
         for double in self.doublings:
-            assert isinstance(double, nn.ConvTranspose2d)
-            # Partly a smooth enlargement: a purely random kernel starts as a checkerboard.
-            smooth = torch.randn(*double.weight.shape[:2], 1, 1) * torch.outer(tent, tent)
-            double.weight.data = (0.5 * torch.randn_like(double.weight) + 0.7 * smooth) / (
-                2 * double.in_channels
-            ) ** 0.5
+            assert isinstance(double, Doubling)
+            nn.init.normal_(double.weight, std=4 * (2 / (9 * double.weight.shape[0])) ** 0.5)
         nn.init.normal_(self.colours.weight, std=0.5 / (9 * self.colours.in_channels) ** 0.5)
         for layer in (self.first, self.coarse, *self.doublings, self.colours):
             nn.init.zeros_(layer.bias)
+
+
+class Doubling(nn.Module):
+    """Repeats a quarter of every pixel as a 2×2 square, then convolves 3×3: (batch, c, h, w) -> (batch, c', 2h, 2w).
+
+    Computed as one transposed convolution of 4×4, which is faster. Trained freely, such a kernel may alternate from
+    pixel to pixel and draw a mesh where the picture should be even; this one cannot.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(in_channels, out_channels, 3, 3))
+        self.bias = nn.Parameter(torch.zeros(out_channels))
+
+    @property
+    def kernel(self) -> Tensor:
+        """The 3×3 weights averaged over 2×2 squares: (c, c', 4, 4).
+
+        Their sum would be the convolution itself. It would also multiply each step of Adam by four, and at usual rates
+        the first steps then overshoot: the picture turns black for good.
+        """
+        return F.avg_pool2d(F.pad(self.weight, (1, 1, 1, 1)), 2, stride=1)
+
+    def forward(self, picture: Tensor) -> Tensor:
+        return F.conv_transpose2d(picture, self.kernel, self.bias, stride=2, padding=1)

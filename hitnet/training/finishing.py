@@ -173,14 +173,13 @@ class Finishing:
         )
 
     def _first_decoder(self) -> PictureDecoder:
-        """The model's own picture decoder, as trained so far, or a new one; in either case sifted and smooth."""
+        """The model's own picture decoder, as trained so far, or a new one; in either case sifted."""
         model, shape = self.model, self.model.config.image_shape
         assert shape is not None
         decoder = PictureDecoder(shape, model.head.num_classes, model.head.capsule_dim, model.config.hit_radius)
         if isinstance(model.decoder, PictureDecoder):
             decoder.load_state_dict(model.decoder.state_dict())
         decoder.to(model.device).sift(self.material.sieve)
-        decoder.smooth()
         return decoder
 
     def _first_critic(self) -> Critic:
@@ -225,7 +224,6 @@ class Finishing:
         loss.backward()
         nn.utils.clip_grad_norm_(self.decoder.parameters(), 1.0)
         self.optimizer.step()
-        self.decoder.smooth()
         self.averaged.update_parameters(self.decoder)
         self.steps_done += 1
         self.seconds += time.perf_counter() - began

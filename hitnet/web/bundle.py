@@ -1,10 +1,11 @@
 """What a page needs to draw on its own: the model as JSON, and its decoder's weights as plain bytes."""
 
+from itertools import pairwise
 from typing import Any
 
 from torch import Tensor, nn
 
-from hitnet.core.decoder import REACH, PaperDecoder, PictureDecoder, StandardisedDecoder
+from hitnet.core.decoder import REACH, Doubling, PaperDecoder, PictureDecoder, StandardisedDecoder
 from hitnet.core.layer import CENTRE
 from hitnet.core.model import Model
 
@@ -48,8 +49,7 @@ def describe_decoder(model: Model) -> dict[str, Any]:
         "layers": [[layer.in_features, layer.out_features] for layer in _linear_layers(model)],
         # PictureDecoder only: [channels in, channels out, height, width] of each layer that doubles the size.
         "doublings": [
-            [layer.in_channels, layer.out_channels, *size]
-            for layer, size in zip(decoder.doublings, decoder.sizes[1:], strict=True)
+            [*channels, *size] for channels, size in zip(pairwise(decoder.channels), decoder.sizes[1:], strict=True)
         ]
         if isinstance(decoder, PictureDecoder)
         else [],
@@ -73,9 +73,8 @@ def pack_decoder(model: Model) -> bytes:
         # The coarse picture with its channels last.
         parts[2:4] = [part.unflatten(-1, (-1, height, width)).movedim(-3, -1).flatten(-3) for part in coarse]
         for double in model.decoder.doublings:
-            assert isinstance(double, nn.ConvTranspose2d)
-            assert double.bias is not None
-            fours = double.weight.permute(2, 3, 1, 0).unflatten(2, (-1, 4)).movedim(3, 4)
+            assert isinstance(double, Doubling)
+            fours = double.kernel.permute(2, 3, 1, 0).unflatten(2, (-1, 4)).movedim(3, 4)
             parts += [fours, double.bias]
         assert model.decoder.colours.bias is not None
         parts += [model.decoder.colours.weight.permute(2, 3, 0, 1), model.decoder.colours.bias]
