@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from rich.console import Console
@@ -30,6 +31,9 @@ QUALITY = {
     "variation within classes explained (R²)": "r2",
     "share of prototypes recognised as their class": "prototypes_recognised",
     "share of random samples recognised": "samples_recognised",
+    "share of prototypes that hit their class alone": "prototypes_hit",
+    "share of sweeps that do": "sweeps_hit",
+    "edge energy of prototypes (real images: 1)": "edge_energy",
 }
 FEW_STEPS = 200  # with fewer steps than this, a network hardly learns anything
 
@@ -218,8 +222,20 @@ def show_quality(quality: Quality, title: str) -> None:
 
 def _add_quality(table: Table, quality: Quality) -> None:
     _add(table, "variation within classes explained (R²)", f"{quality.r2:.3f}")
-    _add(table, "prototypes recognised as their class", f"{100 * quality.prototypes_recognised:.0f} %")
-    _add(table, "random samples recognised", f"{100 * quality.samples_recognised:.1f} %")
+    _add(table, "drawings recognised as their class", _of_drawings(quality, "recognised"))
+    if quality.prototypes_hit is not None:
+        _add(table, "drawings that hit it, and no other", _of_drawings(quality, "hit"))
+    if quality.read_back is not None and quality.cross_talk is not None:
+        means = (fmean(quality.read_back), fmean(quality.cross_talk))
+        _add(table, "a moved component read again", "{:.2f} of the change, {:.2f} on each other one".format(*means))
+    if quality.edge_energy is not None:
+        _add(table, "edges of prototypes", f"{quality.edge_energy:.2f} of a real image's")
+
+
+def _of_drawings(quality: Quality, what: str) -> str:
+    """The shares of prototypes, sweeps and samples; runs made before have no shares of sweeps."""
+    shares = {kind: getattr(quality, f"{kind}_{what}") for kind in ("prototypes", "sweeps", "samples")}
+    return ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in shares.items() if share is not None)
 
 
 def show_finished(before: dict[str, Any], after: dict[str, Any]) -> None:
@@ -227,8 +243,8 @@ def show_finished(before: dict[str, Any], after: dict[str, Any]) -> None:
     table = _table(["", "before", "after"], "lrr")
     _add(table, "decoder", str(before["decoder"] or "none"), after["decoder"])
     for name, key in QUALITY.items():
-        former = before["quality"][key] if before.get("quality") else None
-        _add(table, name, "–" if former is None else f"{former:.3f}", f"{after['quality'][key]:.3f}")
+        values = ((result.get("quality") or {}).get(key) for result in (before, after))
+        _add(table, name, *("–" if value is None else f"{value:.3f}" for value in values))
     _add(table, "test error, %", f"{before['test']['error']:.2f}", f"{after['test']['error']:.2f}")
     _show(table)
     finishing = after["finishing"]
@@ -237,11 +253,15 @@ def show_finished(before: dict[str, Any], after: dict[str, Any]) -> None:
 
 def show_components(quality: Quality) -> None:
     """Each component on its own, the others at the centre; the most important first."""
-    table = _table(["component", "R² alone", "more than the prototype", "changes a pixel by up to"], "lrrr")
+    titles = ["component", "R² alone", "more than the prototype", "changes a pixel by up to", "read back", "cross-talk"]
+    table = _table(titles, "lrrrrr")
     for component in quality.by_importance:
         name = f"c{component} (dead)" if component in quality.dead else f"c{component}"
         r2 = (f"{quality.component_r2[component]:.3f}", f"{quality.component_gain[component]:+.3f}")
-        _add(table, name, *r2, f"{100 * quality.sweep_change[component]:.0f} %")
+        read = [
+            "–" if values is None else f"{values[component]:.2f}" for values in (quality.read_back, quality.cross_talk)
+        ]
+        _add(table, name, *r2, f"{100 * quality.sweep_change[component]:.0f} %", *read)
     _show(table)
     say(f"dead components: {', '.join(f'c{component}' for component in quality.dead) or 'none'}")
 

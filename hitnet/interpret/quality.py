@@ -1,6 +1,12 @@
-"""How good the drawings are: how much of the images the capsules explain, and whether drawings are recognised."""
+"""How good the drawings are, as far as the network itself can tell.
 
+How much of the images the capsules explain, whether drawings are recognised, whether components are read as they were
+drawn, and whether prototypes are crisp. An independent network says more: `scripts/judge.py`.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
@@ -11,11 +17,17 @@ from hitnet.core.model import TEST_BATCH, Model
 from hitnet.data import ImageSet, stratified_subset, to_float
 from hitnet.interpret.components import ComponentStatistics, ComponentSummary, component_statistics, true_capsules
 from hitnet.interpret.prototypes import all_deformations, prototypes, sample
+from hitnet.interpret.sharpness import blurred, edge_energy
 
 
 @dataclass(frozen=True)
 class Quality:
-    """How much of the variation within classes the capsules explain, and whether drawings are classified correctly."""
+    """What `quality` measures. Runs made before a number was measured have None in its place.
+
+    Three kinds of drawings are read by the network itself: prototypes; sweeps, which are prototypes with one component
+    moved by one or two units; and random samples. *Recognised*: the nearest class is the right one. *Hit*: the right
+    class is hit, and no other; None without a hit zone. *Blurred*: recognised after a slight blur. All are shares.
+    """
 
     r2: float
     """1 − SSE(reconstruction) / SSE(class mean)"""
@@ -26,13 +38,27 @@ class Quality:
     sweep_change: list[float]
     """The largest change of any pixel (0..1) of any class while the component is swept."""
     prototypes_recognised: float
-    """Share of prototypes that the network itself assigns to their class."""
     samples_recognised: float
-    """Share of random samples that it assigns to their class."""
     images: int
     """Number of images on which R² was measured."""
     component_images: int
     """Number of those on which the single components were measured."""
+    sweeps_recognised: float | None = None
+    prototypes_hit: float | None = None
+    sweeps_hit: float | None = None
+    samples_hit: float | None = None
+    """About 0.55 at best with 16 components: the others were drawn beyond the radius."""
+    prototypes_blurred: float | None = None
+    sweeps_blurred: float | None = None
+    samples_blurred: float | None = None
+    read_back: list[float] | None = None
+    """How much of a change of each component, one unit up and down from the prototype, is read again: 1 is perfect."""
+    cross_talk: list[float] | None = None
+    """The change read in the other components (root mean square), in parts of the change drawn: 0 is perfect."""
+    edge_energy: float | None = None
+    """Of a prototype, in parts of a real image's of its class: 1 is as crisp as real."""
+    edge_energy_blurred: float | None = None
+    """The same if both are blurred: a fine mesh no longer counts as crisp."""
 
     @property
     def component_r2(self) -> list[float]:
@@ -51,7 +77,7 @@ class Quality:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Quality":
-        return cls(**{field.name: content[field.name] for field in fields(cls)})
+        return cls(**{field.name: content[field.name] for field in fields(cls) if field.name in content})
 
     def to_json(self) -> dict[str, Any]:
         derived = {name: getattr(self, name) for name in ("component_r2", "by_importance", "dead")}
@@ -77,17 +103,32 @@ def quality(
     own = true_capsules(model, images, labels) if capsules is None else capsules
     variation = _within_classes(images, labels)
     generator = torch.Generator().manual_seed(seed)
+    gains = _component_gains(model, images, labels, own, component_images, generator)
     drawn = prototypes(model)
-    meant = torch.arange(model.head.num_classes, device=drawn.device)
+    of_prototypes = _read(model, lambda index: drawn[index : index + 1])
+    of_sweeps = _read(model, lambda index: moved(model, index))
+    of_samples = _read(model, lambda index: sample(model, index, samples_per_class, generator=generator))
+    slopes, cross_talk = _read_back(model) if model.head.has_hit_zone else (None, None)
     return Quality(
         r2=_explained(_error(model, images, labels, own), variation),
         prototype_r2=_explained(_error(model, images, labels, torch.full_like(own, CENTRE)), variation),
-        component_gain=_component_gains(model, images, labels, own, component_images, generator),
+        component_gain=gains,
         sweep_change=_sweep_changes(model),
-        prototypes_recognised=float((model.predict(drawn) == meant).float().mean()),
-        samples_recognised=_samples_recognised(model, samples_per_class, generator),
+        prototypes_recognised=of_prototypes.recognised,
+        samples_recognised=of_samples.recognised,
         images=len(images),
         component_images=component_images,
+        sweeps_recognised=of_sweeps.recognised,
+        prototypes_hit=of_prototypes.hit,
+        sweeps_hit=of_sweeps.hit,
+        samples_hit=of_samples.hit,
+        prototypes_blurred=of_prototypes.blurred,
+        sweeps_blurred=of_sweeps.blurred,
+        samples_blurred=of_samples.blurred,
+        read_back=slopes,
+        cross_talk=cross_talk,
+        edge_energy=_edges(drawn, images, labels),
+        edge_energy_blurred=_edges(drawn, images, labels, blur=True),
     )
 
 
@@ -151,13 +192,56 @@ def _component_gains(
     return gains
 
 
-def _samples_recognised(model: Model, per_class: int, generator: torch.Generator) -> float:
-    """Share of new images that the network assigns to the class they were made for."""
-    right = [
-        (model.predict(sample(model, index, per_class, generator=generator)) == index).float().mean()
-        for index in range(model.head.num_classes)
-    ]
-    return float(torch.stack(right).mean())
+def moved(model: Model, class_index: int, units: tuple[int, ...] = (-2, -1, 1, 2)) -> Tensor:
+    """The prototype with one component moved, each in turn: -> (dims · units, channels, height, width)."""
+    values = CENTRE + model.head.unit * torch.tensor(units)
+    return all_deformations(model, class_index, values).flatten(0, 1)
+
+
+class _Reading(NamedTuple):
+    """Shares of drawings that the network reads as what they should be."""
+
+    recognised: float
+    hit: float | None
+    blurred: float
+
+
+def _read(model: Model, draw: Callable[[int], Tensor]) -> _Reading:
+    """Let the network read what `draw` makes of each class."""
+    shares = []
+    for index in range(model.head.num_classes):
+        pictures = draw(index)
+        scores = model.scores(pictures)
+        hits = scores <= model.head.hit_radius
+        alone = hits[:, index] & (hits.sum(1) == 1)
+        right = (model.head.decide(each) == index for each in (scores, model.scores(blurred(pictures))))
+        shares.append([float(each.float().mean()) for each in (*right, alone)])
+    recognised, after_blur, hit = (fmean(each) for each in zip(*shares, strict=True))
+    return _Reading(recognised, hit if model.head.has_hit_zone else None, after_blur)
+
+
+def _read_back(model: Model) -> tuple[list[float], list[float]]:
+    """The slope of each component and its cross-talk, means over classes: -> dims, dims."""
+    classes, dims = model.head.num_classes, model.head.capsule_dim
+    changes = []
+    for index in range(classes):
+        down, up = model.all_capsules(moved(model, index, (-1, 1)))[:, index].unflatten(0, (dims, 2)).unbind(1)
+        changes.append((up - down) / (2 * model.head.unit))
+    change = torch.stack(changes)  # (classes, component moved, component read)
+    slopes = change.diagonal(dim1=1, dim2=2)
+    others = (change.square().sum(2) - slopes.square()).clamp(min=0) / max(dims - 1, 1)
+    return slopes.mean(0).tolist(), others.sqrt().mean(0).tolist()
+
+
+def _edges(drawn: Tensor, images: Tensor, labels: Tensor, *, blur: bool = False) -> float | None:
+    """Edge energy of each class's drawing in parts of its images', mean over classes; None if no image has edges."""
+    ratios = []
+    for index in labels.unique().tolist():
+        both = (drawn[index : index + 1], images[labels == index])
+        own, real = (float(edge_energy(blurred(each) if blur else each).mean()) for each in both)
+        if real:
+            ratios.append(own / real)
+    return fmean(ratios) if ratios else None
 
 
 def _sweep_changes(model: Model) -> list[float]:

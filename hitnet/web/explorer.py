@@ -94,6 +94,7 @@ def describe_run_and_model(run: Run, model: Model, names: ComponentNames) -> dic
         "data": str(result.get("data") or run.read_settings().data),
         "error": (result.get("test") or {}).get("error"),
         "epochs": result.get("epochs"),
+        "quality": result.get("quality"),
         "names": given,
         "complaint": complaint,
     }
