@@ -227,9 +227,10 @@ def _add_quality(table: Table, quality: Quality) -> None:
         _add(table, "drawings that hit it, and no other", _of_drawings(quality, "hit"))
     if quality.read_back is not None and quality.cross_talk is not None:
         means = (fmean(quality.read_back), fmean(quality.cross_talk))
-        _add(table, "a moved component read again", "{:.2f} of the change, {:.2f} on each other one".format(*means))
+        _add(table, "a moved component read again", "{:.2f} of the change, {:.2f} leaks into others".format(*means))
     if quality.edge_energy is not None:
-        _add(table, "edges of prototypes", f"{quality.edge_energy:.2f} of a real image's")
+        both = f"{quality.edge_energy:.2f} of a real image's, {quality.edge_energy_blurred:.2f} if both are blurred"
+        _add(table, "edge energy of prototypes", both)
 
 
 def _of_drawings(quality: Quality, what: str) -> str:

@@ -31,7 +31,9 @@ def run(run_folder: Path, tmp_path: Path) -> Path:
 def test_a_finished_run_reports_the_quality_of_its_drawings(run_folder):
     result = read_json(run_folder / "result.json")
     assert set(result["quality"]) >= {"r2", "component_r2", "sweep_change", "prototypes_recognised", "dead"}
-    assert len(result["quality"]["component_r2"]) == 4
+    assert set(result["quality"]) >= {"sweeps_recognised", "samples_hit", "prototypes_blurred", "edge_energy"}
+    for name in ("component_r2", "read_back", "cross_talk"):
+        assert len(result["quality"][name]) == 4
     assert result["components"]["expected_deviation"] == pytest.approx(0.05)
     assert 0.3 < result["components"]["mean"] < 0.7
     assert (run_folder / "plots" / "components.png").is_file()
@@ -46,6 +48,21 @@ def test_prototypes_draws_the_atlas_and_names_what_components_explain(run, hitne
     assert "dead components:" in said
     for feature in range(4):
         assert f"c{feature}" in said
+
+
+def test_prototypes_says_what_the_network_reads_in_its_own_drawings(run, hitnet_says):
+    result = read_json(run / "result.json")
+    found = {"prototypes_hit": 0.9, "sweeps_hit": 0.5, "samples_hit": 0.25, "sweeps_recognised": 0.75}
+    found |= {"read_back": [1, 1, 0, 0], "cross_talk": [0.25] * 4, "edge_energy": 0.8, "edge_energy_blurred": 0.6}
+    (run / "result.json").write_text(json.dumps(result | {"quality": result["quality"] | found}))
+    said = hitnet_says("prototypes", run)
+    assert "prototypes 90 %, sweeps 50 %, samples 25 %" in said
+    assert "sweeps 75 %" in said
+    assert "0.50 of the change, 0.25 leaks into others" in said
+    assert "0.80 of a real image's, 0.60 if both are blurred" in said
+    kept = {name: value for name, value in result["quality"].items() if name not in found}
+    (run / "result.json").write_text(json.dumps(result | {"quality": kept}))
+    assert "sweeps" not in hitnet_says("prototypes", run), "a run made before says what it measured"
 
 
 def test_prototypes_measures_the_quality_of_a_run_that_did_not(run, hitnet_says):

@@ -149,6 +149,13 @@ def test_of_data_that_changed_no_test_images_are_shown(copied_run: Path) -> None
     assert is_error(client.get("/api/tests/one?index=0"), 400, "changed since it began (fingerprint 0123456789abcdef")
 
 
+def test_the_page_is_told_how_good_the_drawings_are(copied_run: Path) -> None:
+    result = json.loads((copied_run / "result.json").read_text())
+    assert Explorer(copied_run).describe()["quality"] == result["quality"]
+    (copied_run / "result.json").unlink()
+    assert Explorer(copied_run).describe()["quality"] is None
+
+
 def test_a_component_keeps_the_name_it_was_given(copied_run: Path) -> None:
     client = TestClient(create_app(Explorer(copied_run)), base_url="http://localhost")
     client.put("/api/names", json={"class": 3, "component": 5, "name": "  how far it leans "})
