@@ -103,7 +103,6 @@ def quality(
     own = true_capsules(model, images, labels) if capsules is None else capsules
     variation = _within_classes(images, labels)
     generator = torch.Generator().manual_seed(seed)
-    gains = _component_gains(model, images, labels, own, component_images, generator)
     drawn = prototypes(model)
     of_prototypes = _read(model, lambda index: drawn[index : index + 1])
     of_sweeps = _read(model, lambda index: moved(model, index))
@@ -112,7 +111,7 @@ def quality(
     return Quality(
         r2=_explained(_error(model, images, labels, own), variation),
         prototype_r2=_explained(_error(model, images, labels, torch.full_like(own, CENTRE)), variation),
-        component_gain=gains,
+        component_gain=_component_gains(model, images, labels, own, component_images, generator),
         sweep_change=_sweep_changes(model),
         prototypes_recognised=of_prototypes.recognised,
         samples_recognised=of_samples.recognised,
