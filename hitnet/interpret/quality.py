@@ -47,7 +47,7 @@ class Quality:
     prototypes_hit: float | None = None
     sweeps_hit: float | None = None
     samples_hit: float | None = None
-    """About 0.55 at best with 16 components: the others were drawn beyond the radius."""
+    """About 0.55 with 16 components if all are read exactly as drawn: the others were drawn beyond the radius."""
     prototypes_blurred: float | None = None
     sweeps_blurred: float | None = None
     samples_blurred: float | None = None
