@@ -224,8 +224,13 @@ def prototypes(run: RunFolder, evolution: bool = False, data_dir: Path | None = 
         return
     quality = opened.quality(data_dir)
     console.show_quality(quality, opened.title())
+    try:
+        exemplars = opened.exemplars(data_dir)
+    except (OSError, ValueError) as error:
+        exemplars = None
+        console.say(f"note: drawn without real pictures: {error}")
     with console.progress("drawing", opened.model.head.num_classes) as done:
-        written = write_atlas(opened, quality, done)
+        written = write_atlas(opened, quality, exemplars, done)
     for path in written:
         console.say(f"written to {path}")
 

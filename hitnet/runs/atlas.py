@@ -9,13 +9,19 @@ from torch import Tensor
 from hitnet.core.checkpoint import load_weights, read_tensors
 from hitnet.core.model import Model, build
 from hitnet.interpret import figures
+from hitnet.interpret.exemplars import Exemplars
 from hitnet.interpret.prototypes import prototypes
 from hitnet.interpret.quality import Quality
 from hitnet.runs.reopen import Reopened
 from hitnet.runs.run import Run
 
 
-def write_atlas(opened: Reopened, quality: Quality, done: Callable[[int], None] = lambda count: None) -> list[Path]:
+def write_atlas(
+    opened: Reopened,
+    quality: Quality,
+    exemplars: Exemplars | None = None,
+    done: Callable[[int], None] = lambda count: None,
+) -> list[Path]:
     """RUN/plots/prototypes and RUN/plots/atlas/<class>, each as .png and .svg; `done(1)` is called after every page."""
     model, folder = opened.model, opened.run.plots_folder
     names = model.config.class_names
@@ -25,7 +31,7 @@ def write_atlas(opened: Reopened, quality: Quality, done: Callable[[int], None] 
     for suffix in (".png", ".svg"):
         figures.save(grid, folder / f"prototypes{suffix}")
     for index, name in enumerate(names):
-        page = figures.class_page(model, index, quality)
+        page = figures.class_page(model, index, quality, exemplars)
         for suffix in (".png", ".svg"):
             figures.save(page, folder / "atlas" / f"{file_name(index, name, len(names))}{suffix}")
         done(1)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from hitnet.core.model import Model
-from hitnet.data import ImageSet, split_training
+from hitnet.data import ImageSet
 from hitnet.files import next_version, write_json
 from hitnet.interpret.quality import measure
+from hitnet.runs.exemplars import keeps_exemplars, write_exemplars
 from hitnet.runs.reopen import reopen
 from hitnet.runs.result import plot
 from hitnet.runs.run import Run
@@ -41,17 +42,18 @@ def finish_run(
     before = run.read_result()
     check_finishable(model, str(run.path))
     data = opened.load_data(data_dir=data_dir)
-    training, _ = split_training(
-        data.train, count=settings.train_images, validation=settings.validation, seed=settings.seed
-    )
+    training = opened.training_images(data)
     if steps is None:
         share = settings.finishing or OWN["hitnet-fast"]["finishing"]
         steps = count_steps(share, before["epochs"] * len(training) // settings.batch_size)
-    finished, record = finish_model(run, model, training.to(model.device), steps, settings, stepped)
+    finished, record = finish_model(run, model, training, steps, settings, stepped)
     test = data.test.to(model.device)
     drawings = measure(finished, test)
     assert drawings.summary is not None
     plot(run, finished, evaluate(finished, test), drawings)
+    # Those of a run that has some stay right: its encoder and capsules did not change.
+    if keeps_exemplars(run, finished) and not run.exemplars_file.is_file():
+        write_exemplars(run, finished, training)
     save_next(run, finished)
     changed: dict[str, Any] = {
         "decoder": type(finished.decoder).__name__,

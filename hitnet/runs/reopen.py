@@ -6,9 +6,11 @@ from pathlib import Path
 import torch
 
 from hitnet.core.model import Model, load
-from hitnet.data import Dataset, ImageSet, list_datasets, load_dataset
+from hitnet.data import Dataset, ImageSet, list_datasets, load_dataset, split_training
 from hitnet.data.folder import folder_name
+from hitnet.interpret.exemplars import Exemplars
 from hitnet.interpret.quality import Quality, measure
+from hitnet.runs.exemplars import keeps_exemplars, read_exemplars, write_exemplars
 from hitnet.runs.run import Run
 from hitnet.settings import RunSettings
 from hitnet.training.devices import choose_device
@@ -34,6 +36,21 @@ class Reopened:
         if self.run.is_finished and "quality" in (result := self.run.read_result()):
             return Quality.from_json(result["quality"])
         return measure(self.model, self.load_data(data_dir=data_dir).test.to(self.model.device)).quality
+
+    def training_images(self, data: Dataset) -> ImageSet:
+        """What it was trained on: without the images that its settings left out or held out for validation."""
+        settings = self.run.read_settings()
+        return split_training(
+            data.train, count=settings.train_images, validation=settings.validation, seed=settings.seed
+        )[0].to(self.model.device)
+
+    def exemplars(self, data_dir: Path | None = None) -> Exemplars | None:
+        """As kept at the end of the run, or chosen now and kept; None if the run may not hold real pictures."""
+        if not keeps_exemplars(self.run, self.model):
+            return None
+        if self.run.exemplars_file.is_file():
+            return read_exemplars(self.run, self.model)
+        return write_exemplars(self.run, self.model, self.training_images(self.load_data(data_dir=data_dir)))
 
 
 def reopen(path: Path, device: str = "auto") -> Reopened:

@@ -8,6 +8,7 @@ from hitnet.files import write_json
 from hitnet.interpret.components import ComponentStatistics
 from hitnet.interpret.prototypes import prototypes
 from hitnet.interpret.quality import Measured, measure
+from hitnet.runs.exemplars import keeps_exemplars, write_exemplars
 from hitnet.runs.run import Run
 from hitnet.training.evaluation import Evaluation, evaluate
 from hitnet.training.loop import Job
@@ -23,6 +24,8 @@ def write_result(run: Run, job: Job, finishing: dict[str, Any] | None = None) ->
     evaluation = evaluate(model, test)
     drawings = measure(model, test) if model.decoder is not None else None
     plot(run, model, evaluation, drawings)
+    if keeps_exemplars(run, model):
+        write_exemplars(run, model, job.batches.data)
     result: dict[str, Any] = {
         "data": data.name,
         "model": settings.model,

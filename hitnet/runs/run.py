@@ -33,6 +33,7 @@ class Run:
     component-names.json  names that people gave to components
     eval-DATA.json        what `hitnet eval` measured
     explanations/         what `hitnet explain` wrote
+    exemplars.safetensors real training pictures to show beside drawn ones; not with --no-exemplars
     """
 
     path: Path
@@ -88,6 +89,10 @@ class Run:
     @property
     def component_names_file(self) -> Path:
         return self.path / "component-names.json"
+
+    @property
+    def exemplars_file(self) -> Path:
+        return self.path / "exemplars.safetensors"
 
     @property
     def explanations_folder(self) -> Path:

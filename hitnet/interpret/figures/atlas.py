@@ -4,7 +4,7 @@ import io
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -16,6 +16,7 @@ from hitnet.core.layer import CENTRE
 from hitnet.core.model import Model
 from hitnet.data import HybridAugmentation
 from hitnet.files import write_bytes
+from hitnet.interpret.exemplars import Exemplars
 from hitnet.interpret.figures.canvas import BLUE, GREY, ORANGE, drawing, frame, shortened, show, show_pixels, tile
 from hitnet.interpret.prototypes import all_deformations, deformations, sweep_values
 from hitnet.interpret.quality import Quality
@@ -24,6 +25,8 @@ CELL = 0.55  # width of a picture of a sweep, in inches
 GAP = 2  # pixels between two pictures
 LONGEST = 32  # most rows in one block; more blocks stand side by side
 SECONDS, LONGEST_FILM, LAST = 0.5, 20.0, 2.0  # of one frame, of all frames at most, of the last frame
+BESIDE = 0.3  # between a sweep and the real pictures at its ends, in inches
+LARGER = 1.3  # how much larger the typical pictures are than those of a sweep
 HYBRIDS, HYBRID_COLUMNS, HYBRID_ROWS = 23, 6, 4
 
 
@@ -64,15 +67,39 @@ def save_evolution(
     return path
 
 
-def class_page(model: Model, class_index: int, quality: Quality | None = None) -> Figure:
-    """One class of the atlas: one row for the sweep of each component, the one that explains most first."""
-    order = range(model.head.capsule_dim) if quality is None else quality.by_importance
+class Real(NamedTuple):
+    """The real pictures of a page; white where there is none."""
+
+    typical: Tensor
+    """(count, channels, height, width)"""
+    ends: Tensor
+    """(rows, 2, per end, channels, height, width): where the component is low, and where it is high."""
+
+
+def class_page(
+    model: Model, class_index: int, quality: Quality | None = None, exemplars: Exemplars | None = None
+) -> Figure:
+    """One class of the atlas: one row for the sweep of each component, the one that explains most first.
+
+    With exemplars, real training pictures stand above the sweeps and at both of their ends.
+    """
+    order = [*range(model.head.capsule_dim)] if quality is None else [*quality.by_importance]
     labels = [_label(component, quality) for component in order]
     name = model.config.class_names[class_index]
-    pictures = all_deformations(model, class_index)[torch.tensor([*order])]
+    pictures = all_deformations(model, class_index)[torch.tensor(order)]
     added = "" if quality is None else "; beside its name: what it adds to the explained variation within classes"
-    note = f"One component moves in each row{added}."
-    return _sweep_grid(model, pictures, labels, f"“{name}” and its deformations", note)
+    note, real = f"One component moves in each row{added}.", None
+    if exemplars is not None:
+        typical, ends = exemplars.typical[class_index], exemplars.ends[class_index, order]
+        real = Real(_at(exemplars.pictures, typical), _at(exemplars.pictures, ends))
+        note = f"{note} Orange: real training pictures; all others are drawn."
+    return _sweep_grid(model, pictures, labels, f"“{name}” and its deformations", note, real)
+
+
+def _at(pictures: Tensor, places: Tensor) -> Tensor:
+    """The pictures at some places, white at −1: (…) -> (…, channels, height, width), in [0, 1]."""
+    white = torch.ones(1, *pictures.shape[1:])
+    return torch.cat([pictures.float() / 255, white])[places]
 
 
 def component_sweep(model: Model, component: int) -> Figure:
@@ -105,41 +132,84 @@ def hybrid_preview(augment: HybridAugmentation, image: Tensor, label: int, gener
     return figure
 
 
-def _sweep_grid(model: Model, pictures: Tensor, labels: Sequence[str], title: str, note: str) -> Figure:
+def _sweep_grid(
+    model: Model, pictures: Tensor, labels: Sequence[str], title: str, note: str, real: Real | None = None
+) -> Figure:
     """(rows, steps, channels, height, width), a label for each row, the units of the steps on top."""
     rows, steps, _, height, width = pictures.shape
     blocks = math.ceil(rows / LONGEST)
     longest = math.ceil(rows / blocks)
     tall, head, foot = CELL * height / width, 1.0, 0.08
     left = 0.25 + 0.075 * max(map(len, labels))
-    size = (blocks * (left + CELL * steps + 0.1), head + tall * longest + foot)
+    typical = 0 if real is None else len(real.typical)
+    per_end = 0 if real is None else real.ends.shape[2]
+    beside = CELL * per_end + BESIDE if per_end else 0.0
+    if typical:
+        head += LARGER * tall + 0.45
+    size = (blocks * (left + 2 * beside + CELL * steps + 0.1), head + tall * longest + foot)
     figure = Figure(figsize=size)
+
+    def axes_at(x: float, y: float, wide: float, high: float) -> Any:
+        """Axes whose upper left corner is at (x, y), in inches."""
+        return figure.add_axes((x / size[0], 1 - (y + high) / size[1], wide / size[0], high / size[1]))
+
     for block in range(blocks):
         part = slice(block * longest, (block + 1) * longest)
-        part_rows = len(labels[part])
-        place = (
-            (block / blocks + left / size[0]),
-            1 - (head + tall * part_rows) / size[1],
-            CELL * steps / size[0],
-            tall * part_rows / size[1],
-        )
-        _draw_sweeps(figure.add_axes(place), model, pictures[part], labels[part])
+        high, start = tall * len(labels[part]), block * size[0] / blocks + left
+        sweeps = axes_at(start + beside, head, CELL * steps, high)
+        _draw_sweeps(sweeps, model, pictures[part])
+        first = sweeps
+        if real is not None and per_end:
+            ends = [
+                axes_at(start + side * (beside + CELL * steps + BESIDE), head, CELL * per_end, high) for side in (0, 1)
+            ]
+            for side, (axes, word) in enumerate(zip(ends, ("real, low", "real, high"), strict=True)):
+                _draw_real(axes, real.ends[part, side], word)
+            first = ends[0]
+        for row, label in enumerate(labels[part]):
+            place = 1 - (row + 0.5) / len(labels[part])
+            first.text(
+                -0.1 / (CELL * per_end or CELL * steps),
+                place,
+                label,
+                transform=first.transAxes,
+                ha="right",
+                va="center",
+                fontsize=8,
+            )
     figure.text(0.5, 1 - 0.06 / size[1], title, ha="center", va="top", fontsize=12)
     scale = f"On top: how far from the centre, in units of m/√n = {model.head.unit:.3g}."
     figure.text(0.5, 1 - 0.33 / size[1], f"{note}\n{scale}", ha="center", va="top", fontsize=7.5, color=GREY)
+    if real is not None and typical:
+        cell = LARGER * CELL
+        start = (size[0] - cell * (typical + 1) - BESIDE) / 2
+        prototype = axes_at(start, 0.95, cell, LARGER * tall)
+        show(prototype, pictures[0, steps // 2])
+        prototype.set_title("prototype, drawn", fontsize=7.5, pad=3, color=BLUE)
+        frame(prototype, (0, 0), width, height, BLUE)
+        _draw_real(
+            axes_at(start + cell + BESIDE, 0.95, cell * typical, LARGER * tall),
+            real.typical.unsqueeze(0),
+            "typical pictures, real",
+        )
     return figure
 
 
-def _draw_sweeps(axes: Any, model: Model, pictures: Tensor, labels: Sequence[str]) -> None:
+def _draw_real(axes: Any, pictures: Tensor, words: str) -> None:
+    """Real pictures under their heading: (rows, columns, channels, height, width)."""
+    show_pixels(axes, tile(pictures, GAP))
+    axes.set_aspect("auto")
+    axes.set_axis_off()
+    axes.set_title(words, fontsize=7.5, pad=3, color=ORANGE)
+
+
+def _draw_sweeps(axes: Any, model: Model, pictures: Tensor) -> None:
     _, steps, _, height, width = pictures.shape
     canvas = tile(pictures, GAP)
     show_pixels(axes, canvas)
     axes.set_axis_off()
     pitch, middle = width + GAP, steps // 2
     frame(axes, (middle * pitch - GAP / 2, -GAP / 2), pitch, len(canvas) + GAP, BLUE)
-    for row, label in enumerate(labels):
-        place = row * (height + GAP) + (height - 1) / 2
-        axes.text(-0.3 * width, place, label, ha="right", va="center", fontsize=8)
     units = (sweep_values(model, steps) - CENTRE) / model.head.unit
     for column, value in enumerate(units.tolist()):
         words = "prototype" if column == middle else f"{value:+.2g}".replace("-", "−")
