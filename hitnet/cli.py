@@ -183,7 +183,10 @@ def _train_demo() -> Path:
 
 
 def export(
-    run: RunFolder, format: Literal["html", "onnx", "pt2", "safetensors"] = "html", out: Path | None = None
+    run: RunFolder,
+    format: Literal["html", "onnx", "pt2", "safetensors"] = "html",
+    out: Path | None = None,
+    no_exemplars: bool = False,
 ) -> None:
     """Export a network for use without HitNet. ONNX and pt2 files are checked against PyTorch before they are written.
 
@@ -195,11 +198,12 @@ def export(
             onnx and pt2 (torch.export) are the classifier (image -> distances, capsules) and the decoder.
             safetensors is the model as one file that hitnet.load reads.
         out: The file (html, safetensors) or folder (onnx, pt2) to write; in RUN if not given.
+        no_exemplars: Leave out real training pictures, which only html contains.
     """
     from hitnet import console
     from hitnet.export import export_run
 
-    for path in export_run(run, format, out):
+    for path in export_run(run, format, out, not no_exemplars):
         console.say(f"written to {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 

@@ -27,21 +27,24 @@ Format = Literal["html", "onnx", "pt2", "safetensors"]
 Answer = Callable[..., Sequence[Tensor]]
 
 
-def export_run(run: Path, format: Format, out: Path | None = None) -> list[Path]:
-    """Export a run, into its own folder by default; returns the files that were written."""
+def export_run(run: Path, format: Format, out: Path | None = None, exemplars: bool = True) -> list[Path]:
+    """Export a run, into its own folder by default; returns the files that were written.
+
+    Without `exemplars`, the html page has no real pictures; the other formats never have any.
+    """
     if format == "onnx":
         return export_onnx(run, out)
     if format == "pt2":
         return export_pt2(run, out)
-    return [export_html(run, out) if format == "html" else export_safetensors(run, out)]
+    return [export_html(run, out, exemplars) if format == "html" else export_safetensors(run, out)]
 
 
-def export_html(run: Path, out: Path | None = None) -> Path:
-    """One self-contained page with the run's prototypes and sliders; RUN/explorer.html by default."""
+def export_html(run: Path, out: Path | None = None, exemplars: bool = True) -> Path:
+    """One self-contained page with the run's prototypes, sliders and real pictures; RUN/explorer.html by default."""
     from hitnet.web.page import static_page
 
     out = Run.around(run).path / "explorer.html" if out is None else out
-    write_text(out, static_page(run))
+    write_text(out, static_page(run, exemplars))
     return out
 
 

@@ -127,8 +127,8 @@ class RunOptions:
     """Fraction of the training images held out for validation."""
     patience: int = 0
     """Stop when the validation error has not improved for this many epochs, and keep the best; 0 never stops early."""
-    exemplars: bool = True
-    """Keep small copies of some training images in the run folder, to show them beside the drawings."""
+    no_exemplars: bool = False
+    """Keep no training images in the run folder; by default a few small copies are kept, shown beside drawings."""
     track: Literal["none", "tensorboard"] = "none"
     """tensorboard writes curves, prototypes, reconstructions and histograms of components to RUN/tensorboard."""
 

@@ -11,7 +11,7 @@ from hitnet.runs.run import Run
 
 def keeps_exemplars(run: Run, model: Model) -> bool:
     """Whether the run may hold real pictures, and there are drawings to put them beside."""
-    return run.read_settings().exemplars and model.head.has_hit_zone and model.decoder is not None
+    return not run.read_settings().no_exemplars and model.head.has_hit_zone and model.decoder is not None
 
 
 def write_exemplars(run: Run, model: Model, training: ImageSet) -> Exemplars:

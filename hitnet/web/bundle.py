@@ -1,13 +1,19 @@
-"""What a page needs to draw on its own: the model as JSON, and its decoder's weights as plain bytes."""
+"""What a page shows on its own: the model as JSON, its decoder's weights as plain bytes, and real pictures."""
 
+import base64
+import io
 from itertools import pairwise
 from typing import Any
 
+from PIL import Image
 from torch import Tensor, nn
 
 from hitnet.core.decoder import REACH, Doubling, PaperDecoder, PictureDecoder, StandardisedDecoder
 from hitnet.core.layer import CENTRE
 from hitnet.core.model import Model
+from hitnet.interpret.exemplars import Exemplars
+
+WEBP_QUALITY = 90  # a fifth of the bytes of a lossless picture, and no difference that the eye sees
 
 
 def check_drawable(model: Model) -> None:
@@ -79,6 +85,27 @@ def pack_decoder(model: Model) -> bytes:
         assert model.decoder.colours.bias is not None
         parts += [model.decoder.colours.weight.permute(2, 3, 0, 1), model.decoder.colours.bias]
     return b"".join(part.detach().cpu().float().contiguous().numpy().astype("<f4").tobytes() for part in parts)
+
+
+def pack_exemplars(exemplars: Exemplars) -> dict[str, Any]:
+    """Real pictures as base64 WebP files, and where each belongs, as JSON: lists are shorter where there are fewer."""
+    return {
+        "pictures": [base64.b64encode(_webp(picture)).decode() for picture in exemplars.pictures],
+        "typical": [_present(places) for places in exemplars.typical],
+        "ends": [[[_present(end) for end in component] for component in of_class] for of_class in exemplars.ends],
+    }
+
+
+def _present(places: Tensor) -> list[int]:
+    return [place for place in places.tolist() if place >= 0]
+
+
+def _webp(picture: Tensor) -> bytes:
+    """uint8 (channels, height, width); channels that are no colours are averaged to grey."""
+    pixels = picture.permute(1, 2, 0) if len(picture) == 3 else picture.float().mean(0).byte()
+    content = io.BytesIO()
+    Image.fromarray(pixels.contiguous().numpy()).save(content, "WEBP", quality=WEBP_QUALITY)
+    return content.getvalue()
 
 
 def _linear_layers(model: Model) -> list[nn.Linear]:

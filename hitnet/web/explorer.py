@@ -2,6 +2,7 @@
 
 import base64
 import io
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -12,9 +13,10 @@ from hitnet.core.model import Model
 from hitnet.data import read_image, to_float
 from hitnet.data.picture import picture_size
 from hitnet.interpret.explanation import explain
+from hitnet.runs.exemplars import keeps_exemplars, read_exemplars, remake_command
 from hitnet.runs.reopen import load_model
 from hitnet.runs.run import Run
-from hitnet.web.bundle import describe_model, pack_decoder
+from hitnet.web.bundle import describe_model, pack_decoder, pack_exemplars
 from hitnet.web.names import ComponentNames
 from hitnet.web.testset import TestSet
 
@@ -35,6 +37,19 @@ class Explorer:
 
     def describe(self) -> dict[str, Any]:
         return describe_run_and_model(self.run, self.model, self.names)
+
+    @cached_property
+    def exemplars(self) -> dict[str, Any] | None:
+        """Real pictures of the run, or a note that says why there are none; None if it was trained without."""
+        if not keeps_exemplars(self.run, self.model):
+            return None
+        if not self.run.exemplars_file.is_file():
+            remedy = f"Make them with {remake_command(self.run)}, then start the explorer again."
+            return {"note": f"This run has no real pictures yet. {remedy}"}
+        try:
+            return pack_exemplars(read_exemplars(self.run, self.model))
+        except ValueError as error:  # the rest of the page works without them
+            return {"note": f"The real pictures of this run cannot be read: {error}"}
 
     def explain_picture(self, content: bytes, invert: bool = False) -> dict[str, Any]:
         """The explanation of a picture file; a ValueError says what is wrong with the file."""

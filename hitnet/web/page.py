@@ -6,8 +6,9 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
+from hitnet.runs.exemplars import keeps_exemplars, read_exemplars
 from hitnet.runs.run import Run
-from hitnet.web.bundle import pack_decoder
+from hitnet.web.bundle import pack_decoder, pack_exemplars
 from hitnet.web.explorer import describe_run_and_model
 from hitnet.web.names import ComponentNames
 
@@ -17,19 +18,23 @@ MODULES = ("decoder.js", "picture.js", "dom.js", "deform.js", "hero.js", "standa
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-def static_page(path: Path) -> str:
-    """The whole page of a run as HTML that needs no server."""
+def static_page(path: Path, exemplars: bool = True) -> str:
+    """The whole page of a run as HTML that needs no server, with its real pictures if it has any."""
     run = Run.open(path)
     model = run.load_model()
     weights = base64.b64encode(pack_decoder(model)).decode()
     names = ComponentNames(run, model.head.num_classes, model.head.capsule_dim)
     description = _inside_script(json.dumps(describe_run_and_model(run, model, names), ensure_ascii=False))
+    real = None
+    if exemplars and keeps_exemplars(run, model) and run.exemplars_file.is_file():
+        real = pack_exemplars(read_exemplars(run, model))
     page = re.sub(r"[ ]*<!-- served -->.*?<!-- /served -->\n", "", _static("index.html"), flags=re.DOTALL)
     parts = {
         '<meta charset="utf-8">\n': f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n',
         '<link rel="stylesheet" href="/static/style.css">': f"<style>\n{_static('style.css')}</style>",
         '<script type="module" src="/static/app.js"></script>': (
             f'<script type="application/json" id="model">{description}</script>\n'
+            f'<script type="application/json" id="exemplars">{json.dumps(real)}</script>\n'
             f'<script type="text/plain" id="weights">{weights}</script>\n'
             f'<script type="module">\n{_joined()}</script>'
         ),

@@ -63,6 +63,9 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
     async def decoder(request: Request) -> Response:
         return Response(explorer.weights, media_type="application/octet-stream")
 
+    async def exemplars(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(lambda: explorer.exemplars))
+
     async def explain(request: Request) -> Response:
         invert = _one_of(request, "invert", ("0", "1"), "0") == "1"
         async with uploads:
@@ -104,6 +107,7 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
             Route("/static/{name}", asset),
             Route("/api/run", run),
             Route("/api/decoder", decoder),
+            Route("/api/exemplars", exemplars),
             Route("/api/explain", explain, methods=["POST"]),
             Route("/api/tests", tests),
             Route("/api/tests/one", test),

@@ -185,7 +185,7 @@ def _sweep_grid(
         start = (size[0] - cell * (typical + 1) - BESIDE) / 2
         prototype = axes_at(start, 0.95, cell, LARGER * tall)
         show(prototype, pictures[0, steps // 2])
-        prototype.set_title("prototype, drawn", fontsize=7.5, pad=3, color=BLUE)
+        prototype.set_title("prototype, drawn", fontsize=7.5, pad=5, color=BLUE)
         frame(prototype, (0, 0), width, height, BLUE)
         _draw_real(
             axes_at(start + cell + BESIDE, 0.95, cell * typical, LARGER * tall),
@@ -200,7 +200,7 @@ def _draw_real(axes: Any, pictures: Tensor, words: str) -> None:
     show_pixels(axes, tile(pictures, GAP))
     axes.set_aspect("auto")
     axes.set_axis_off()
-    axes.set_title(words, fontsize=7.5, pad=3, color=ORANGE)
+    axes.set_title(words, fontsize=7.5, pad=5, color=ORANGE)
 
 
 def _draw_sweeps(axes: Any, model: Model, pictures: Tensor) -> None:

@@ -23,6 +23,7 @@ async function start() {
       throw error;
     }
   });
+  ask("/api/exemplars").then((exemplars) => workbench.showExemplars(exemplars), (error) => tell(error.message));
   new Asking(find("#ask"), workbench, (classIndex, capsule) => {
     history.pushState(null, "", "#prototypes");
     show("prototypes");

@@ -24,6 +24,7 @@ export class Workbench {
     this.root = root;
     this.frame = 0;
     this.pressed = null;
+    this.exemplars = null;
     this.fillGallery();
     this.makeRows();
     this.makeControls();
@@ -76,11 +77,13 @@ export class Workbench {
     const strip = make("canvas", { class: "strip", "aria-hidden": "true" });
     const lens = make("canvas", { class: "lens", "aria-hidden": "true" });
     const slider = make("input", { class: "film-slider", type: "range", step: "any", "aria-label": label });
+    const ends = make("div", { class: "ends", hidden: true });
     const item = make(
       "li",
       { class: "component", "data-component": component },
       make("div", { class: "component-head" }, name, units, value),
       make("div", { class: "film" }, strip, lens, slider),
+      ends,
     );
     slider.addEventListener("input", (event) => this.move(component, Number(slider.value), event.timeStamp));
     slider.addEventListener("keydown", (event) => this.step(component, event));
@@ -91,7 +94,7 @@ export class Workbench {
     });
     name.addEventListener("change", () => this.keepName(component, name));
     name.addEventListener("keydown", (event) => event.key === "Enter" && name.blur());
-    return { item, name, units, value, strip, lens, slider, shown: false, drawn: -1 };
+    return { item, name, units, value, strip, lens, slider, ends, shown: false, drawn: -1 };
   }
 
   makeControls() {
@@ -135,10 +138,40 @@ export class Workbench {
     this.refreshRows();
     this.sortRows();
     this.paintNow();
+    this.showReal();
     if (capsule) this.glide(capsule);
     if (show && find(".workbench", this.root).getBoundingClientRect().top > window.innerHeight * 0.75) {
       find(".workbench", this.root).scrollIntoView({ behavior: calm() ? "auto" : "smooth", block: "start" });
     }
+  }
+
+  /** Real pictures, which come later than the drawings: pictures and their places, or a note that says why not, or null. */
+  showExemplars(exemplars) {
+    this.exemplars = exemplars;
+    this.showReal();
+  }
+
+  showReal() {
+    const { note, pictures, typical, ends } = this.exemplars ?? {};
+    find(".real", this.root).hidden = !note && !pictures?.length;
+    find(".real-words", this.root).textContent = note ?? "Typical of this class. The picture above is drawn by the network.";
+    if (!pictures) return;
+    const name = this.model.classes[this.classIndex];
+    const show = (places, words) =>
+      places.map((place) => make("li", {}, make("img", { class: "picture", src: `data:image/webp;base64,${pictures[place]}`, alt: words })));
+    find(".typical", this.root).replaceChildren(...show(typical[this.classIndex], `a typical real ${name}`));
+    find(".ends-words", this.root).hidden = !ends.flat(3).length;
+    this.rows.forEach((row, component) => {
+      const [low, high] = ends[this.classIndex][component].map((places, side) =>
+        make(
+          "ul",
+          { "aria-label": `Real pictures, component ${component} ${side ? "high" : "low"}` },
+          ...show(places, `a real ${name}, component ${component} ${side ? "high" : "low"}`),
+        ),
+      );
+      row.ends.hidden = !low.childElementCount && !high.childElementCount;
+      row.ends.replaceChildren(low, make("span", { "aria-hidden": "true" }, "real"), high);
+    });
   }
 
   /** Move one component; drawn with the next frame. */

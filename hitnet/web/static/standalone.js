@@ -9,5 +9,6 @@ import { bytesFromBase64 } from "./picture.js";
 const model = JSON.parse(find("#model").textContent);
 setUpTheme(find(".theme"));
 showRun(model);
-new Workbench(find("#prototypes"), new Decoder(model, bytesFromBase64(find("#weights").textContent.trim()).buffer), null);
+const workbench = new Workbench(find("#prototypes"), new Decoder(model, bytesFromBase64(find("#weights").textContent.trim()).buffer), null);
+workbench.showExemplars(JSON.parse(find("#exemplars").textContent));
 document.body.dataset.ready = "yes";
