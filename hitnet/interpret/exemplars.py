@@ -74,7 +74,8 @@ def typical_images(features: Tensor, deviations: Tensor, count: int) -> Tensor:
     near = distances.argsort(stable=True)[: min(MOST_NEAR, max(count, math.ceil(len(distances) / 2)))]
     seen = F.normalize(features[near], dim=1)
     apart = torch.cdist(seen, seen)
-    closest, chosen = torch.full_like(apart[0], torch.inf), []
+    closest = torch.full_like(apart[0], torch.inf)
+    chosen: list[int] = []
     for _ in range(min(count, len(near))):
         left_over = torch.minimum(closest, apart).sum(1)
         left_over[chosen] = torch.inf  # a copy of a chosen image would be as good

@@ -9,7 +9,9 @@ from PIL import Image
 
 import hitnet
 from hitnet.core.model import Model, create_model
+from hitnet.data import ImageSet, to_float
 from hitnet.interpret import figures
+from hitnet.interpret.exemplars import Exemplars, choose_exemplars
 from hitnet.interpret.figures.canvas import shortened, tile
 from hitnet.interpret.quality import quality
 
@@ -49,6 +51,16 @@ def some_images(model: Model) -> tuple[torch.Tensor, torch.Tensor]:
     return images, torch.arange(classes).repeat(2)
 
 
+def real_pictures(model: Model) -> Exemplars:
+    images, labels = some_images(model)
+    return choose_exemplars(model, ImageSet((255 * images).byte(), labels))
+
+
+def white_or(real: Exemplars, place: torch.Tensor) -> torch.Tensor:
+    """The picture at a place, or white at −1."""
+    return torch.ones(real.pictures.shape[1:]) if place < 0 else to_float(real.pictures[place])
+
+
 def test_every_class_has_its_prototype_and_every_component_its_row(model):
     images, labels = some_images(model)
     names, pictures = [shortened(name) for name in model.config.class_names], hitnet.prototypes(model)
@@ -60,6 +72,14 @@ def test_every_class_has_its_prototype_and_every_component_its_row(model):
     page = check(figures.class_page(model, 1, found))
     assert [name.split()[0] for name in row_names(page)] == [f"c{feature}" for feature in found.by_importance]
     assert_shows(page.axes[0], hitnet.deformations(model, 1, found.by_importance[0])[0])
+    real = real_pictures(model)
+    page = check(figures.class_page(model, 1, found, real))
+    assert [name.split()[0] for name in row_names(page)] == [f"c{feature}" for feature in found.by_importance]
+    assert_shows(page.axes[0], hitnet.deformations(model, 1, found.by_importance[0])[0])
+    assert_shows(page.axes[1], white_or(real, real.ends[1, found.by_importance[0], 0, 0]))
+    assert_shows(page.axes[2], white_or(real, real.ends[1, found.by_importance[0], 1, 0]))
+    assert_shows(page.axes[-2], hitnet.prototypes(model)[1])
+    assert_shows(page.axes[-1], white_or(real, real.typical[1, 0]))
     sweep = check(figures.component_sweep(model, 1))
     assert row_names(sweep) == names
     assert_shows(sweep.axes[0], hitnet.deformations(model, 0, 1)[0])
@@ -108,6 +128,7 @@ def test_no_two_texts_of_a_card_overlap(model):
 
 def test_no_two_texts_of_a_page_overlap(model):
     assert_texts_are_apart(figures.class_page(model, 0))
+    assert_texts_are_apart(figures.class_page(model, 0, exemplars=real_pictures(model)))
     assert_texts_are_apart(figures.image_grid(hitnet.prototypes(model), model.config.class_names, "prototypes"))
 
 

@@ -20,6 +20,8 @@ from hitnet.core.model import Model, create_model, load
 from hitnet.data import load_dataset, to_float
 from hitnet.export import export_html
 from hitnet.interpret.prototypes import prototypes
+from hitnet.runs.exemplars import read_exemplars
+from hitnet.runs.run import Run
 from hitnet.web.bundle import describe_model, pack_decoder
 from hitnet.web.explorer import Explorer
 
@@ -27,7 +29,7 @@ FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 ]
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+DESKTOP, PHONE, NARROW = ({"width": width, "height": height} for width, height in ((1280, 900), (390, 844), (320, 700)))
 NewPage = Callable[..., Page]
 
 
@@ -205,6 +207,55 @@ def test_the_page_as_one_file_does_the_same_from_disk(new_page: NewPage, run: Pa
     assert page.locator(".component-name").first.get_attribute("readonly") is not None
 
 
+def shown_bytes(page: Page, selector: str) -> np.ndarray[Any, Any]:
+    """The grey bytes of an img: (height, width)."""
+    data = page.eval_on_selector(selector, "image => image.src").removeprefix("data:image/webp;base64,")
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("L")).astype(int)
+
+
+def test_real_pictures_stand_beside_the_drawn_ones(new_page: NewPage, address: str, run: Path, tmp_path: Path) -> None:
+    kept = read_exemplars(Run(run), load(run))
+    for url in (address, export_html(run, tmp_path / "page.html").as_uri()):
+        page = new_page(url)
+        page.locator(".class-card").nth(7).click()
+        expect(page.locator(".real")).to_contain_text("Real training pictures")
+        expect(page.locator(".typical img")).to_have_count(6)
+        for place, number in enumerate(kept.typical[7].tolist()):
+            seen = shown_bytes(page, f".typical img >> nth={place}")
+            assert np.abs(seen - kept.pictures[number, 0].numpy()).mean() < 4, "WebP is nearly lossless"
+        for side, word in enumerate(("low", "high")):
+            real = page.get_by_label(f"Real pictures, component 5 {word}", exact=True).locator("img")
+            number = int((kept.ends[7, 5, side] >= 0).sum())
+            expect(real).to_have_count(number)
+            assert real.first.get_attribute("alt") == f"a real 7, component 5 {word}"
+        assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth === 28)")
+
+
+def test_a_page_without_real_pictures_says_how_to_get_them_or_nothing(
+    new_page: NewPage, copied_run: Path, tmp_path: Path
+) -> None:
+    page = new_page(export_html(copied_run, tmp_path / "page.html", exemplars=False).as_uri())
+    expect(page.locator(".real")).to_be_hidden()
+    expect(page.locator(".ends-words")).to_be_hidden()
+    Run(copied_run).exemplars_file.unlink()
+    with serving(Explorer(copied_run)) as url:
+        page = new_page(url)
+        expect(page.locator(".real")).to_contain_text(f"hitnet prototypes {copied_run}")
+        assert page.locator("img").count() == 0
+
+
+def test_a_class_name_with_html_stays_text_beside_real_pictures(
+    new_page: NewPage, copied_run: Path, tmp_path: Path
+) -> None:
+    config = copied_run / "model" / "config.json"
+    content = json.loads(config.read_text())
+    content["class_names"][0] = evil = '"><img src=x onerror=alert(1)></script>'
+    config.write_text(json.dumps(content))
+    page = new_page(export_html(copied_run, tmp_path / "page.html").as_uri())
+    assert page.locator(".typical img").first.get_attribute("alt") == f"a typical real {evil}"
+    assert page.locator("img:not(.picture)").count() == 0
+
+
 def test_names_in_an_exported_page_cannot_become_code(new_page: NewPage, copied_run: Path, tmp_path: Path) -> None:
     (copied_run / "component-names.json").write_text(json.dumps({"0": {"0": "</script><script>alert(1)//"}}))
     page = new_page(export_html(copied_run, tmp_path / "page.html").as_uri())
@@ -231,7 +282,9 @@ def test_a_phone_shows_every_view_without_horizontal_scroll(
             page.goto(f"{url}/#compare")
             expect(page.locator(".pair-card").first).to_be_visible()
             assert widest(page) <= PHONE["width"]
-    assert widest(new_page(export_html(run, tmp_path / "page.html").as_uri(), PHONE)) <= PHONE["width"]
+    page = new_page(export_html(run, tmp_path / "page.html").as_uri(), NARROW)
+    expect(page.locator(".typical img").first).to_be_visible()
+    assert widest(page) <= NARROW["width"]
 
 
 def test_a_name_is_kept_in_the_run_folder(new_page: NewPage, copied_run: Path) -> None:
