@@ -30,6 +30,7 @@ def test_a_finished_run_folder_is_complete(run: Run, settings: Settings, tmp_pat
     assert set(snapshot(run.path)) == {
         "args.json",
         "env.json",
+        "exemplars.safetensors",
         "metrics.csv",
         "model/config.json",
         "model/model.safetensors",
