@@ -31,6 +31,7 @@ from hitnet.core.decoder import PictureDecoder
 from hitnet.core.layer import CENTRE
 from hitnet.core.model import Model
 from hitnet.data import ImageSet, stratified_subset, to_float
+from hitnet.interpret.sharpness import blurred
 from hitnet.settings import ImageShape
 from hitnet.training.state import optimizer_tensors, restore_optimizer, under
 
@@ -101,11 +102,6 @@ def typical_picture(images: Tensor, deviations: Tensor, near: int = 200, alike: 
     apart = torch.cdist(contrast, contrast).topk(min(alike, len(nearest)), largest=False).values.mean(1)
     common = apart.topk(math.ceil(len(nearest) / 10), largest=False).indices
     return images[nearest[common.min()]]
-
-
-def blurred(images: Tensor) -> Tensor:
-    """Each pixel mixed with its neighbours, as 1 : 2 : 1 along either axis; the size stays."""
-    return F.avg_pool2d(F.avg_pool2d(F.pad(images, (1, 1, 1, 1), mode="replicate"), 2, stride=1), 2, stride=1)
 
 
 def shifted(images: Tensor, down: int, right: int) -> Tensor:

@@ -14,7 +14,6 @@ from hitnet.training.finishing import (
     CENTRES,
     Critic,
     Finishing,
-    blurred,
     gather,
     random_deviations,
     shifted,
@@ -131,13 +130,6 @@ def test_shifting_moves_the_picture_and_repeats_its_rim():
     expected = torch.tensor([[1.0, 2, 3, 3], [1, 2, 3, 3], [5, 6, 7, 7]])
     assert torch.equal(shifted(picture, 1, -1)[0, 0], expected)
     assert torch.equal(shifted(picture, 0, 0), picture)
-
-
-def test_blurring_mixes_neighbours_as_1_2_1():
-    picture = torch.zeros(1, 1, 5, 5)
-    picture[0, 0, 2, 2] = 16
-    expected = torch.tensor([[1.0, 2, 1], [2, 4, 2], [1, 2, 1]])
-    assert torch.equal(blurred(picture)[0, 0, 1:4, 1:4], expected)
 
 
 @pytest.mark.parametrize("classes", [2, 10, 37])
