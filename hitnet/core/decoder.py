@@ -17,18 +17,40 @@ HIDDEN = (512, 1024)
 FIRST, COARSEST, CHANNELS, REACH = 128, 4, (128, 64, 32, 16, 12, 8), 8.0
 
 
-class PaperDecoder(nn.Module):
+class Decoder(nn.Module):
+    """Base class: (batch, classes, dims), (batch,) -> images, in two halves.
+
+    `inputs` makes one vector of the class and its capsule, and `picture` draws it. Between the vectors of two classes
+    lie pictures that lead from one class to the other.
+    """
+
+    def forward(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
+        return self.picture(self.inputs(capsules, class_indices))
+
+    def inputs(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
+        """(batch, classes, dims), (batch,) -> (batch, inputs)."""
+        raise NotImplementedError
+
+    def picture(self, inputs: Tensor) -> Tensor:
+        """(batch, inputs) -> images."""
+        raise NotImplementedError
+
+
+class PaperDecoder(Decoder):
     """The paper's: takes the capsules unscaled, all but one set to zero: (batch, classes, dims), (batch,) -> images."""
 
     def __init__(self, image_shape: ImageShape, num_classes: int, capsule_dim: int, hit_radius: float) -> None:
         super().__init__()
         self.layers = painter(num_classes * capsule_dim, image_shape)
 
-    def forward(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
-        return self.layers(mask_capsules(capsules, class_indices).flatten(1))
+    def inputs(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
+        return mask_capsules(capsules, class_indices).flatten(1)
+
+    def picture(self, inputs: Tensor) -> Tensor:
+        return self.layers(inputs)
 
 
-class StandardisedDecoder(nn.Module):
+class StandardisedDecoder(Decoder):
     """Takes the class and its capsule's deviations in units of m/√n: (batch, classes, dims), (batch,) -> images.
 
     The paper's decoder gets inputs that vary by ±0.025 around 0.5 and takes days to learn from them; in units of their
@@ -47,16 +69,22 @@ class StandardisedDecoder(nn.Module):
         nn.init.zeros_(self.dropped.weight)
 
     def forward(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
-        deviations = mask_capsules((capsules - CENTRE) / self.unit, class_indices)
-        indicator = F.one_hot(class_indices.long(), capsules.shape[1]).to(capsules)
         if not self.training:
-            return self.layers(torch.cat([indicator, deviations.flatten(1)], dim=1))
+            return super().forward(capsules, class_indices)
         batch, _, dims = capsules.shape
         probability = (4 * torch.rand(batch, 1, device=capsules.device) - 3).clamp(min=0)
         dropped = torch.rand(batch, dims, device=capsules.device) < probability
-        kept = deviations * ~dropped.unsqueeze(1)
-        hidden = self.layers[0](torch.cat([indicator, kept.flatten(1)], dim=1)) + self.dropped(dropped.to(capsules))
+        kept = capsules.masked_fill(dropped.unsqueeze(1), CENTRE)
+        hidden = self.layers[0](self.inputs(kept, class_indices)) + self.dropped(dropped.to(capsules))
         return self.layers[1:](hidden)
+
+    def inputs(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
+        deviations = mask_capsules((capsules - CENTRE) / self.unit, class_indices)
+        indicator = F.one_hot(class_indices.long(), capsules.shape[1]).to(capsules)
+        return torch.cat([indicator, deviations.flatten(1)], dim=1)
+
+    def picture(self, inputs: Tensor) -> Tensor:
+        return self.layers(inputs)
 
 
 def painter(inputs: int, image_shape: ImageShape) -> nn.Sequential:
@@ -71,7 +99,7 @@ def painter(inputs: int, image_shape: ImageShape) -> nn.Sequential:
     return layers
 
 
-class PictureDecoder(nn.Module):
+class PictureDecoder(Decoder):
     """The class and its capsule's deviations, drawn from coarse to fine: (batch, classes, dims), (batch,) -> images.
 
     Two fully connected layers make a picture of at most 4×4 pixels with 128 channels. It is doubled in size, with half
@@ -97,17 +125,23 @@ class PictureDecoder(nn.Module):
         self._initialise(capsule_dim)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # a fifth faster on CPUs
 
-    def forward(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
-        own = capsules[torch.arange(capsules.shape[0], device=capsules.device), class_indices.long()]
-        return self.paint((own - CENTRE) / self.unit, class_indices)
-
     def paint(self, deviations: Tensor, class_indices: Tensor) -> Tensor:
         """The same from the class's own capsule, as deviations in units of m/√n: (batch, dims), (batch,) -> images."""
+        return self.picture(self._lay_out(deviations, class_indices))
+
+    def inputs(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
+        own = capsules[torch.arange(capsules.shape[0], device=capsules.device), class_indices.long()]
+        return self._lay_out((own - CENTRE) / self.unit, class_indices)
+
+    def _lay_out(self, deviations: Tensor, class_indices: Tensor) -> Tensor:
         # Early in training deviations reach 20 units, which would drive the first layer into its dead half.
         deviations = REACH * torch.tanh(deviations / REACH)
         indicator = F.one_hot(class_indices.long(), self.num_classes).to(deviations)
         placed = (indicator.unsqueeze(2) * deviations.unsqueeze(1)).flatten(1)
-        hidden = F.relu(self.first(torch.cat([indicator, placed], dim=1)))
+        return torch.cat([indicator, placed], dim=1)
+
+    def picture(self, inputs: Tensor) -> Tensor:
+        hidden = F.relu(self.first(inputs))
         picture = F.relu(self.coarse(hidden)).unflatten(1, (-1, *self.sizes[0]))
         picture = picture.contiguous(memory_format=torch.channels_last)
         for double, (height, width) in zip(self.doublings, self.sizes[1:], strict=True):

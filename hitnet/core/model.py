@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from hitnet.core import encoders, heads
 from hitnet.core.checkpoint import CONFIG, load_weights, read_checkpoint, write_checkpoint
 from hitnet.core.checks import check_images, check_labels, check_tensor
-from hitnet.core.decoder import PaperDecoder, PictureDecoder, StandardisedDecoder
+from hitnet.core.decoder import Decoder, PaperDecoder, PictureDecoder, StandardisedDecoder
 from hitnet.core.timm_encoder import PREFIX, TimmEncoder
 from hitnet.errors import check_known
 from hitnet.files import settle_version
@@ -53,7 +53,7 @@ class Model(nn.Module):
     """
 
     def __init__(
-        self, encoder: encoders.Encoder, head: heads.Head, decoder: nn.Module | None, config: ModelConfig
+        self, encoder: encoders.Encoder, head: heads.Head, decoder: Decoder | None, config: ModelConfig
     ) -> None:
         super().__init__()
         self.encoder, self.head, self.decoder, self.config = encoder, head, decoder, config
@@ -161,7 +161,7 @@ class Recipe(NamedTuple):
     head: type[heads.Head]
 
 
-_DECODERS: dict[str, Callable[..., nn.Module]] = {
+_DECODERS: dict[str, Callable[..., Decoder]] = {
     "paper": PaperDecoder,
     "picture": PictureDecoder,
     "standardised": StandardisedDecoder,
@@ -243,7 +243,7 @@ def load(path: str | Path) -> Model:
     return model.eval()
 
 
-def make_decoder(config: ModelConfig, head: heads.Head) -> nn.Module | None:
+def make_decoder(config: ModelConfig, head: heads.Head) -> Decoder | None:
     """The decoder that a configuration names, for the head's capsules."""
     kind = config.decoder
     if kind == "none":

@@ -9,6 +9,7 @@ from torch import Tensor
 from hitnet.core.heads import Verdict
 from hitnet.core.layer import CENTRE
 from hitnet.core.model import Model
+from hitnet.interpret.what_if import WhatIf, what_if
 
 
 def verdicts(model: Model, images: Tensor) -> list[Verdict | None]:
@@ -67,6 +68,8 @@ class Explanation:
     deformations: list[Deformation]
     """One per component, the one that changes the picture most first."""
     rival_prototype: Tensor
+    what_if: WhatIf | None
+    """What would make it the next best class, or the one that was asked for; None for a network without a hit zone."""
 
     @property
     def class_name(self) -> str:
@@ -83,7 +86,7 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the pictures."""
-        return {
+        found = {
             "class": self.class_name,
             "verdict": self.verdict,
             "words": self.words,
@@ -96,11 +99,23 @@ class Explanation:
                 {"component": each.component, "units": each.units, "change": each.change} for each in self.deformations
             ],
         }
+        if self.what_if is not None:
+            found["what_if"] = {
+                "class": self.class_names[self.what_if.class_index],
+                "capsule": self.what_if.capsule.tolist(),
+                "change": float(self.what_if.change.abs().mean()),
+                "read_as": self.class_names[self.what_if.read_as],
+                "scores": dict(zip(self.class_names, self.what_if.scores, strict=True)),
+            }
+        return found
 
 
 @torch.no_grad()
-def explain(model: Model, image: Tensor) -> Explanation:
-    """Explain one image, (channels, height, width) or a batch of one, with values in [0, 1]."""
+def explain(model: Model, image: Tensor, rival: int | None = None) -> Explanation:
+    """Explain one image, (channels, height, width) or a batch of one, with values in [0, 1].
+
+    What would make it another class is answered for the next best, or for the class `rival`.
+    """
     batch = image if image.dim() == 4 else image.unsqueeze(0)
     if len(batch) != 1:
         raise ValueError(f"explain takes one image, got {len(batch)}; call it for each")
@@ -110,7 +125,7 @@ def explain(model: Model, image: Tensor) -> Explanation:
     order = scores[0].argsort(descending=model.head.decision == "highest", stable=True)
     # The decided class comes first, even among ties.
     order = torch.cat([order[order == index], order[order != index]])
-    rival = int(order[1])
+    other = int(order[1]) if rival is None else _check_rival(model, index, rival)
     own = capsules[0, index]
     dims = len(own)
     # In one batch: the prototype, the reconstruction, then the prototype with each component alone moved.
@@ -126,7 +141,7 @@ def explain(model: Model, image: Tensor) -> Explanation:
         capsules=capsules[0],
         class_names=model.config.class_names,
         class_index=index,
-        rival_index=rival,
+        rival_index=int(order[1]),
         scores=scores[0].tolist(),
         ranking=order.tolist(),
         verdict=model.head.verdicts(scores)[0],
@@ -139,8 +154,19 @@ def explain(model: Model, image: Tensor) -> Explanation:
             Deformation(component, float(units[component]), float(changes[component]), alone[component])
             for component in changes.argsort(descending=True).tolist()
         ],
-        rival_prototype=model.draw(moved[:1], torch.tensor([rival]))[0],
+        rival_prototype=model.draw(moved[:1], order[1:2])[0],
+        what_if=what_if(model, batch[0], index, own, other) if model.head.has_hit_zone else None,
     )
+
+
+def _check_rival(model: Model, predicted: int, rival: int) -> int:
+    if not model.head.has_hit_zone:
+        raise ValueError(f"rival needs a Hit-or-Miss network, {model.config.name} has no hit zone; leave it out")
+    if not 0 <= rival < model.head.num_classes:
+        raise ValueError(f"rival must lie in 0..{model.head.num_classes - 1}, got {rival}; give the index of a class")
+    if rival == predicted:
+        raise ValueError(f"rival must be another class than the predicted one, got {rival} for both; leave it out")
+    return rival
 
 
 def _in_words(explanation: Explanation) -> str:

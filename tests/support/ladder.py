@@ -7,13 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hitnet.core.decoder import Decoder
 from hitnet.core.encoders import Encoder
 from hitnet.core.heads import HitOrMissHead
 from hitnet.core.model import Model
 from hitnet.settings import ModelConfig
 
 
-class Ladder(nn.Module):
+class Ladder(Decoder):
     """A decoder that can be read off: pixel i shows component i of the capsule, the last pixel the class.
 
     Pixels are the components themselves, so that moving one by d moves one pixel by d and no other.
@@ -24,11 +25,14 @@ class Ladder(nn.Module):
         self.image_shape, self.classes = image_shape, classes
         self.scale = nn.Parameter(torch.ones(()))
 
-    def forward(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
+    def inputs(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
         own = capsules[torch.arange(len(capsules)), class_indices.long()] * self.scale
-        pixels = torch.zeros(len(capsules), *self.image_shape).flatten(1).to(own)
-        pixels[:, : own.shape[1]] = own
-        pixels[:, -1] = class_indices / self.classes
+        return torch.cat([own, (class_indices / self.classes).unsqueeze(1).to(own)], dim=1)
+
+    def picture(self, inputs: Tensor) -> Tensor:
+        pixels = torch.zeros(len(inputs), *self.image_shape).flatten(1).to(inputs)
+        pixels[:, : inputs.shape[1] - 1] = inputs[:, :-1]
+        pixels[:, -1] = inputs[:, -1]
         return pixels.unflatten(1, self.image_shape)
 
 
