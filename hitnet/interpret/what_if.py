@@ -1,4 +1,4 @@
-"""What would make it another class: the picture of that class nearest to an image, and the way from one to the other."""
+"""What would make it another class: the nearest picture of that class, and the way from one to the other."""
 
 from dataclasses import dataclass
 
@@ -52,7 +52,7 @@ def what_if(model: Model, image: Tensor, own: int, capsule: Tensor, other: int) 
 
 
 def nearest_capsules(model: Model, images: Tensor, class_indices: Tensor) -> Tensor:
-    """The capsules in the hit zone whose drawings are most like the images: (batch, c, h, w), (batch,) -> (batch, dims).
+    """Capsules in the hit zone whose drawings are most like the images: (batch, c, h, w), (batch,) -> (batch, dims).
 
     Found by steps down the gradient from the centre, never leaving the hit zone. Drawings should not only be like the
     images: the network should read them as the class, or they would be the image again, drawn badly.

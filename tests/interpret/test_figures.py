@@ -93,6 +93,15 @@ def test_a_card_shows_the_image_and_where_every_class_landed(model):
     assert len(landed) == model.head.num_classes
 
 
+def test_a_card_shows_what_would_make_it_another_class(model):
+    found = hitnet.explain(model, some_images(model)[0][0])
+    pictures = check(figures.decision_card(found)).axes[4:]
+    for axes, frame in zip(pictures, found.what_if.frames, strict=False):
+        assert_shows(axes, frame)
+    change = torch.as_tensor(pictures[len(found.what_if.frames)].images[0].get_array())
+    torch.testing.assert_close(change, found.what_if.change.mean(0))
+
+
 def test_every_component_has_its_histogram_with_its_mean(model):
     statistics = hitnet.component_statistics(model, *some_images(model))
     figure = check(figures.component_histograms(statistics, "components"))
@@ -117,7 +126,9 @@ def test_confusion_matrices_stay_of_a_size_that_can_be_looked_at(model):
 @pytest.mark.parametrize("name", ["n2", "n2b", "capsnet"])
 def test_a_card_without_hit_zone_has_bars(small_model, name):
     found = hitnet.explain(small_model(name), torch.rand(1, 28, 28))
-    (bars,) = check(figures.decision_card(found)).axes[-1].containers
+    card = check(figures.decision_card(found))
+    assert_shows(card.axes[4], found.rival_prototype)
+    (bars,) = card.axes[-1].containers
     assert [bar.get_width() for bar in bars] == pytest.approx(sorted(found.scores, reverse=True))
 
 

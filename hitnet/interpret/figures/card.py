@@ -5,7 +5,7 @@ import textwrap
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle
+from matplotlib.patches import Circle, Rectangle
 from torch import Tensor
 
 from hitnet.interpret.explanation import Deformation, Explanation
@@ -19,8 +19,10 @@ from hitnet.interpret.figures.canvas import (
     show,
     show_difference,
 )
+from hitnet.interpret.what_if import WhatIf
 
 WIDTH, HEIGHT = 11.4, 5.85  # inches
+BAND = 1.95  # below: what would make it another class
 PICTURE, PITCH = 1.12, 1.26
 STRONGEST = 5  # deformations shown
 NAMED = 12  # classes named on the rim: the nearest ones
@@ -28,10 +30,11 @@ OPENING = math.radians(36)  # a wedge without classes, for the labels of the rin
 
 
 def decision_card(explanation: Explanation) -> Figure:
-    """Image, prototype, what was added to it, what is left, and where every class landed."""
-    figure = Figure(figsize=(WIDTH, HEIGHT))
+    """Image, prototype, what was added to it, what is left, where every class landed, what would make it another."""
+    height = HEIGHT if explanation.what_if is None else HEIGHT + BAND
+    figure = Figure(figsize=(WIDTH, height))
     words = "\n".join(textwrap.wrap(explanation.words, 105))
-    figure.text(0.5, 1 - 0.15 / HEIGHT, words, ha="center", va="top", fontsize=12.5, linespacing=1.4)
+    figure.text(0.5, 1 - 0.15 / height, words, ha="center", va="top", fontsize=12.5, linespacing=1.4)
 
     top = 1.05
     name = f"“{shortened(explanation.class_name, 11)}”"
@@ -40,8 +43,11 @@ def decision_card(explanation: Explanation) -> Figure:
     show(_axes(figure, 1, top, f"prototype\nof {name}", BLUE), explanation.prototype)
     show(_axes(figure, 2, top, "deformed:\nreconstruction"), explanation.reconstruction)
     show_difference(_axes(figure, 3, top, "what is left:\nresidual"), explanation.residual, reach)
-    rival = f"“{shortened(explanation.rival_name, 11)}”"
-    show(_axes(figure, 4, top, f"next best:\n{rival}", ORANGE), explanation.rival_prototype)
+    if explanation.what_if is None:
+        rival = f"“{shortened(explanation.rival_name, 11)}”"
+        show(_axes(figure, 4, top, f"next best:\n{rival}", ORANGE), explanation.rival_prototype)
+    else:
+        _draw_what_if(figure, explanation, explanation.what_if)
 
     strongest = explanation.deformations[:STRONGEST]
     _heading(figure, 2.45, "What deforms the prototype most: single components, in units of m/√n from the centre")
@@ -49,7 +55,7 @@ def decision_card(explanation: Explanation) -> Figure:
     legend = "Orange: brighter than the prototype (residual: than the reconstruction). Blue: darker."
     _heading(figure, HEIGHT - 0.24, legend, size=8, colour=GREY)
 
-    target = figure.add_axes((6.75 / WIDTH, 0.1 / HEIGHT, 4.6 / WIDTH, 4.75 / HEIGHT))
+    target = figure.add_axes((6.75 / WIDTH, 1 - 5.75 / height, 4.6 / WIDTH, 4.75 / height))
     if explanation.verdict is None:
         _draw_bars(target, explanation)
     else:
@@ -58,15 +64,18 @@ def decision_card(explanation: Explanation) -> Figure:
 
 
 def _axes(figure: Figure, column: int, top: float, title: str, colour: str = "black") -> Any:
-    left = 0.15 + column * PITCH
-    place = (left / WIDTH, 1 - (top + PICTURE) / HEIGHT, PICTURE / WIDTH, PICTURE / HEIGHT)
+    left, height = 0.15 + column * PITCH, figure.get_figheight()
+    place = (left / WIDTH, 1 - (top + PICTURE) / height, PICTURE / WIDTH, PICTURE / height)
     axes = figure.add_axes(place)
     axes.set_title(title, fontsize=9, pad=4, color=colour)
     return axes
 
 
-def _heading(figure: Figure, top: float, words: str, size: float = 9.5, colour: str = "black") -> None:
-    figure.text(0.15 / WIDTH, 1 - top / HEIGHT, words, ha="left", va="top", fontsize=size, color=colour)
+def _heading(
+    figure: Figure, top: float, words: str, size: float = 9.5, colour: str = "black", left: float = 0.15
+) -> None:
+    place = (left / WIDTH, 1 - top / figure.get_figheight())
+    figure.text(*place, words, ha="left", va="top", fontsize=size, color=colour, linespacing=1.4)
 
 
 def _draw_deformations(figure: Figure, strongest: list[Deformation], prototype: Tensor) -> None:
@@ -77,6 +86,31 @@ def _draw_deformations(figure: Figure, strongest: list[Deformation], prototype: 
         show(_axes(figure, column, 2.98, f"c{deformation.component}: {units} units"), deformation.picture)
         below = f"changes {100 * deformation.change:.1f} %"
         show_difference(_axes(figure, column, 4.4, below), change, reach)
+
+
+def _draw_what_if(figure: Figure, explanation: Explanation, found: WhatIf) -> None:
+    """From the reconstruction to the nearest picture of another class, and the change."""
+    name = explanation.class_names[found.class_index]
+    heading = f"What would make it “{shortened(name, 24)}”? The nearest one that the network draws, and the way there"
+    _heading(figure, HEIGHT + 0.05, heading)
+    titles = ["reconstruction", *["→"] * (len(found.frames) - 2), f"nearest “{shortened(name, 9)}”"]
+    for column, (frame, title) in enumerate(zip(found.frames, titles, strict=True)):
+        show(_axes(figure, column, HEIGHT + 0.55, title, "black" if column < len(titles) - 1 else ORANGE), frame)
+    reach = max(0.25, float(found.change.mean(0).abs().max()))
+    show_difference(_axes(figure, len(titles), HEIGHT + 0.55, "the change"), found.change, reach)
+    left, height = 0.25 + (len(titles) + 1) * PITCH, figure.get_figheight()
+    for top, colour, words in ((0.6, ORANGE, "+ add: make brighter"), (0.85, BLUE, "− remove: make darker")):
+        square = (left / WIDTH, 1 - (HEIGHT + top + 0.15) / height)
+        figure.add_artist(Rectangle(square, 0.15 / WIDTH, 0.15 / height, color=colour))
+        _heading(figure, HEIGHT + top, words, 9, left=left + 0.25)
+    _heading(figure, HEIGHT + 1.15, _reading(explanation, found), 9, GREY, left)
+
+
+def _reading(explanation: Explanation, found: WhatIf) -> str:
+    name, distance = shortened(explanation.class_names[found.read_as], 20), found.scores[found.read_as]
+    hit = "a hit" if distance <= explanation.hit_radius else "no hit"
+    sentence = f"The network reads the nearest drawing as “{name}” (distance {distance:.2f}, {hit})."
+    return "\n".join(textwrap.wrap(sentence, 44))
 
 
 def _draw_rings(axes: Any, explanation: Explanation) -> None:
