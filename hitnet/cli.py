@@ -264,6 +264,7 @@ def finish(run: RunFolder, steps: int | None = None, data_dir: Path | None = Non
 def explain(
     run: RunFolder,
     images: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    rival: str | None = None,
     out: Path | None = None,
     device: str = "auto",
 ) -> None:
@@ -274,6 +275,7 @@ def explain(
     Args:
         run: A run folder, a model folder or a safetensors file.
         images: PNG, JPEG, WebP, BMP or GIF files of any size and colour.
+        rival: The class for "What would make it ...?"; the next best if not given.
         out: Where the cards go; RUN/explanations if not given.
         device: auto, cpu, cuda, cuda:1, mps.
     """
@@ -284,7 +286,8 @@ def explain(
 
     if not images:
         raise ValueError("there is nothing to explain; give picture files after the run folder")
-    cards = write_cards(load_drawing(run, device), images, out or Run.around(run).explanations_folder)
+    folder = out or Run.around(run).explanations_folder
+    cards = write_cards(load_drawing(run, device), images, folder, rival)
     console.show_cards(cards)
     if any(card.error for card in cards):
         sys.exit(1)

@@ -59,8 +59,8 @@ def with_hit_or_miss(
         if image is not None:
             encoder.check_that_nothing_follows(image)
     except Exception as error:
-        for place, part in taken_out.items():
-            _put(module, place, part)
+        for place, layer in taken_out.items():
+            _put(module, place, layer)
         if not isinstance(error, RuntimeError):
             raise
         raise ValueError(

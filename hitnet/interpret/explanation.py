@@ -86,7 +86,7 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the pictures."""
-        found = {
+        found: dict[str, Any] = {
             "class": self.class_name,
             "verdict": self.verdict,
             "words": self.words,
@@ -114,7 +114,8 @@ class Explanation:
 def explain(model: Model, image: Tensor, rival: int | None = None) -> Explanation:
     """Explain one image, (channels, height, width) or a batch of one, with values in [0, 1].
 
-    What would make it another class is answered for the next best, or for the class `rival`.
+    What would make it another class is answered for the class `rival`, or for the next best if `rival` is not given or
+    is the predicted class.
     """
     batch = image if image.dim() == 4 else image.unsqueeze(0)
     if len(batch) != 1:
@@ -125,7 +126,9 @@ def explain(model: Model, image: Tensor, rival: int | None = None) -> Explanatio
     order = scores[0].argsort(descending=model.head.decision == "highest", stable=True)
     # The decided class comes first, even among ties.
     order = torch.cat([order[order == index], order[order != index]])
-    other = int(order[1]) if rival is None else _check_rival(model, index, rival)
+    if rival is not None:
+        _check_rival(model, rival)
+    other = int(order[1]) if rival is None or rival == index else rival
     own = capsules[0, index]
     dims = len(own)
     # In one batch: the prototype, the reconstruction, then the prototype with each component alone moved.
@@ -159,14 +162,11 @@ def explain(model: Model, image: Tensor, rival: int | None = None) -> Explanatio
     )
 
 
-def _check_rival(model: Model, predicted: int, rival: int) -> int:
+def _check_rival(model: Model, rival: int) -> None:
     if not model.head.has_hit_zone:
         raise ValueError(f"rival needs a Hit-or-Miss network, {model.config.name} has no hit zone; leave it out")
     if not 0 <= rival < model.head.num_classes:
         raise ValueError(f"rival must lie in 0..{model.head.num_classes - 1}, got {rival}; give the index of a class")
-    if rival == predicted:
-        raise ValueError(f"rival must be another class than the predicted one, got {rival} for both; leave it out")
-    return rival
 
 
 def _in_words(explanation: Explanation) -> str:

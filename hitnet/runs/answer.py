@@ -11,6 +11,7 @@ from torch import Tensor
 from hitnet.core.heads import Verdict
 from hitnet.core.model import Model
 from hitnet.data import read_image, to_float
+from hitnet.errors import check_known
 from hitnet.files import write_json
 from hitnet.interpret.explanation import explain
 
@@ -84,10 +85,12 @@ class Card:
     error: str | None = None
 
 
-def write_cards(model: Model, files: Sequence[Path], folder: Path) -> list[Card]:
-    """FOLDER/<file>-card.png and .json for each file, in the order given."""
+def write_cards(model: Model, files: Sequence[Path], folder: Path, rival: str | None = None) -> list[Card]:
+    """FOLDER/<file>-card.png and .json for each file, in the order given; `rival` is a class for `explain`."""
     from hitnet.interpret import figures  # matplotlib takes a while to load
 
+    names = model.config.class_names
+    asked = None if rival is None else names.index(check_known(rival, names, "class"))
     cards = []
     seen: Counter[str] = Counter()
     for picture in read_pictures(model, files):
@@ -95,7 +98,7 @@ def write_cards(model: Model, files: Sequence[Path], folder: Path) -> list[Card]
         if picture.image is None:
             cards.append(Card(str(file), error=picture.error))
             continue
-        explanation = explain(model, picture.image)
+        explanation = explain(model, picture.image, asked)
         seen[file.stem] += 1
         # Files from different folders may have the same name.
         name = f"{file.stem}-card" if seen[file.stem] == 1 else f"{file.stem}-card-{seen[file.stem]}"

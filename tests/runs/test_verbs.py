@@ -120,6 +120,16 @@ def test_explain_writes_where_it_is_told(run, hitnet_says, tmp_path):
     assert (tmp_path / "cards" / "black-card.png").is_file()
 
 
+def test_explain_answers_what_would_make_it_the_class_that_is_asked_for(run, hitnet_says, tmp_path):
+    Image.new("L", (28, 28)).save(tmp_path / "black.png")
+    predicted = int(hitnet.load(run).predict(torch.zeros(1, 1, 28, 28)))
+    asked = str((predicted + 5) % 10)
+    hitnet_says("explain", run, tmp_path / "black.png", "--rival", asked)
+    assert read_json(run / "explanations" / "black-card.json")["what_if"]["class"] == asked
+    with pytest.raises(SystemExit, match="there is no class 'ten'"):
+        hitnet_says("explain", run, tmp_path / "black.png", "--rival", "ten")
+
+
 def test_a_network_in_one_file_is_explained_beside_it(run, hitnet_says, tmp_path):
     Image.new("L", (28, 28)).save(tmp_path / "black.png")
     hitnet_says("export", run, "--format", "safetensors")
