@@ -2,17 +2,19 @@
 
 import base64
 import io
+import math
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from hitnet.core.model import Model
 from hitnet.data import read_image, to_float
 from hitnet.data.picture import picture_size
-from hitnet.interpret.explanation import explain
+from hitnet.interpret.explanation import Explanation, explain
 from hitnet.runs.exemplars import keeps_exemplars, read_exemplars, remake_command
 from hitnet.runs.reopen import load_model
 from hitnet.runs.run import Run
@@ -65,6 +67,16 @@ class Explorer:
         with self.lock:
             return self._explain(pixels, label) | {"note": f"test image {index}"}
 
+    def what_if(self, content: bytes, class_index: int) -> dict[str, Any]:
+        """What would make an image this class; `content` is its pixels, as an explanation gave them."""
+        shape = self.model.config.image_shape
+        assert shape is not None
+        if len(content) != math.prod(shape):
+            raise ValueError(f"expected the {math.prod(shape)} bytes of an image, got {len(content)}; ask about it first")
+        pixels = torch.frombuffer(bytearray(content), dtype=torch.uint8).view(shape)
+        with self.lock:
+            return _describe_what_if(explain(self.model, to_float(pixels.to(self.model.device)), class_index))
+
     def _explain(self, pixels: Tensor, label: int | None) -> dict[str, Any]:
         """Everything except the drawings: the page draws those itself, from the capsule."""
         explanation = explain(self.model, to_float(pixels.to(self.model.device)))
@@ -80,7 +92,19 @@ class Explorer:
             "deformations": explanation.to_json()["deformations"],
             "label": label,
             "label_capsule": None if label is None else capsules[label],
+            "what_if": _describe_what_if(explanation),
         }
+
+
+def _describe_what_if(explanation: Explanation) -> dict[str, Any]:
+    found = explanation.what_if
+    assert found is not None, "the explorer opens no network without a hit zone"
+    return {
+        "class_index": found.class_index,
+        "capsule": found.capsule.tolist(),
+        "read_as": found.read_as,
+        "distance": found.scores[found.read_as],
+    }
 
 
 def check_pixels(content: bytes) -> None:

@@ -72,6 +72,14 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
             content = await _body(request, LARGEST_UPLOAD)
             return JSONResponse(await _in_thread(explorer.explain_picture, content, invert))
 
+    async def what_if(request: Request) -> Response:
+        index = _integer(request, "class", 0, explorer.model.head.num_classes - 1)
+        if index is None:
+            raise HTTPException(400, "what would make it which class? Give its index")
+        async with uploads:
+            content = await _body(request, LARGEST_UPLOAD)
+            return JSONResponse(await _in_thread(explorer.what_if, content, index))
+
     async def tests(request: Request) -> Response:
         explorer.tests.start()
         show = _one_of(request, "show", FILTERS, "all")
@@ -109,6 +117,7 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
             Route("/api/decoder", decoder),
             Route("/api/exemplars", exemplars),
             Route("/api/explain", explain, methods=["POST"]),
+            Route("/api/what-if", what_if, methods=["POST"]),
             Route("/api/tests", tests),
             Route("/api/tests/one", test),
             Route("/api/names", name, methods=["PUT"]),

@@ -8,6 +8,7 @@ import { Pad } from "./pad.js";
 import { meanDifference, paint, paintResidual, savePng, unpack } from "./picture.js";
 import { distanceList, target } from "./rings.js";
 import { TestImages } from "./testset.js";
+import { WhatIf } from "./whatif.js";
 
 const LARGEST = 10_000_000;
 const STRONGEST = 6;
@@ -21,6 +22,7 @@ export class Asking {
     this.decoder = workbench.decoder;
     this.model = workbench.model;
     this.deform = deform;
+    this.whatIf = new WhatIf(find(".what-if", root), this.decoder);
     this.pad = new Pad(this.model, (blob) => this.askAbout(blob, "the drawing"));
     this.tests = new TestImages(this.model, (index) => this.request(`/api/tests/one?index=${index}`, {}, "the test image"));
     this.sources = { draw: this.pad.element, tests: this.tests.element, file: this.makeDrop() };
@@ -112,6 +114,7 @@ export class Asking {
     this.showPictures(image, drawing, answer);
     find(".rings", this.root).replaceChildren(target(model, answer.scores, answer.class_index));
     find(".ring-list", this.root).replaceChildren(distanceList(model, answer.scores, answer.class_index, answer.label));
+    this.whatIf.show(answer);
     this.showStrongest(answer);
     this.showHybrids();
   }

@@ -34,8 +34,21 @@ export class Decoder {
 
   /** One capsule of one class -> pixels in 0..1, channel by channel, in a new array. */
   draw(classIndex, capsule) {
+    return this.picture(this.inputs(classIndex, capsule));
+  }
+
+  /** On the way from one drawing, share 0, to another, share 1, each a [class, capsule]. What enters is blended, not pixels. */
+  morph(first, last, share) {
+    const [from, to] = [this.inputs(...first), this.inputs(...last)];
+    return this.picture({
+      places: [...from.places, ...to.places],
+      values: [...from.values.map((value) => (1 - share) * value), ...to.values.map((value) => share * value)],
+    });
+  }
+
+  /** The inputs of the first layer that are not zero: where they are, and their values. */
+  inputs(classIndex, capsule) {
     const { classes, dims, decoder } = this.model;
-    // Only the inputs of this class are not zero; the others are skipped.
     const places = [];
     const values = [];
     if (decoder.indicator) {
@@ -48,6 +61,10 @@ export class Decoder {
       const value = (capsule[component] - decoder.offset) / decoder.scale;
       values.push(decoder.reach ? decoder.reach * Math.tanh(value / decoder.reach) : value);
     }
+    return { places, values };
+  }
+
+  picture({ places, values }) {
     let sums = addRows(this.layers[0], places, values);
     for (const layer of this.layers.slice(1)) {
       places.length = values.length = 0;

@@ -12,8 +12,11 @@ export function paintStrip(canvas, pictures, shape, from = 0) {
   pictures.forEach((pixels, place) => context.putImageData(toImageData(pixels, shape), (from + place) * shape[2], 0));
 }
 
-/** Draw image − drawing. Grey images: orange where the image is brighter, blue where the drawing is. Colour: grey is 0. */
-export function paintResidual(canvas, image, drawing, shape) {
+/**
+ * Draw image − drawing. Grey images: orange where the image is brighter, blue where the drawing is. Colour: grey is 0.
+ * A difference of `reach` has the full colour.
+ */
+export function paintResidual(canvas, image, drawing, shape, reach = 1) {
   const [channels, height, width] = shape;
   fit(canvas, width, height);
   const data = new ImageData(width, height);
@@ -21,7 +24,7 @@ export function paintResidual(canvas, image, drawing, shape) {
   for (let i = 0; i < area; i++) {
     for (let channel = 0; channel < 3; channel++) {
       const at = (channels === 3 ? channel * area : 0) + i;
-      const difference = image[at] - drawing[at];
+      const difference = (image[at] - drawing[at]) / reach;
       const tint = difference > 0 ? [217, 98, 43] : [37, 99, 168];
       const value = channels === 3 ? 128 + 127 * difference : 250 + (tint[channel] - 250) * Math.abs(difference);
       data.data[4 * i + channel] = Math.round(value);
@@ -67,6 +70,20 @@ export function unpack(base64, shape) {
   const bytes = bytesFromBase64(base64);
   const size = shape[0] * shape[1] * shape[2];
   return Array.from({ length: bytes.length / size }, (_, place) => fromBytes(bytes.subarray(place * size, (place + 1) * size)));
+}
+
+/** The mean of the channels: one picture without colours. */
+export function grey(pixels, [channels, height, width]) {
+  const area = height * width;
+  return Float32Array.from({ length: area }, (_, i) => {
+    let sum = 0;
+    for (let channel = 0; channel < channels; channel++) sum += pixels[channel * area + i];
+    return sum / channels;
+  });
+}
+
+export function largestDifference(first, second) {
+  return first.reduce((most, value, i) => Math.max(most, Math.abs(value - second[i])), 0);
 }
 
 export function meanDifference(first, second) {
