@@ -72,7 +72,9 @@ class Explorer:
         shape = self.model.config.image_shape
         assert shape is not None
         if len(content) != math.prod(shape):
-            raise ValueError(f"expected the {math.prod(shape)} bytes of an image, got {len(content)}; ask about it first")
+            raise ValueError(
+                f"expected the {math.prod(shape)} bytes of an image, got {len(content)}; ask about it first"
+            )
         pixels = torch.frombuffer(bytearray(content), dtype=torch.uint8).view(shape)
         with self.lock:
             return _describe_what_if(explain(self.model, to_float(pixels.to(self.model.device)), class_index))

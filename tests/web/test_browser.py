@@ -19,7 +19,9 @@ from support.explorer_runs import serving
 from hitnet.core.model import Model, create_model, load
 from hitnet.data import load_dataset, to_float
 from hitnet.export import export_html
+from hitnet.interpret.explanation import explain
 from hitnet.interpret.prototypes import prototypes
+from hitnet.interpret.what_if import morph
 from hitnet.runs.exemplars import read_exemplars
 from hitnet.runs.run import Run
 from hitnet.web.bundle import describe_model, pack_decoder
@@ -29,7 +31,7 @@ FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 ]
-DESKTOP, PHONE, NARROW = ({"width": width, "height": height} for width, height in ((1280, 900), (390, 844), (320, 700)))
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 320, "height": 700}
 NewPage = Callable[..., Page]
 
 
@@ -151,13 +153,17 @@ def test_the_decoder_in_the_page_equals_torchs(
     model = create_model("lenet5-hom", shape, classes, dims, decoder=decoder, width=2).eval()
     capsules = 0.5 + 0.2 * (torch.rand(3, dims) - 0.5)
     indices = torch.tensor([0, classes // 2, classes - 1])
-    expected = model.draw(capsules, indices).flatten(1)
+    expected = torch.cat([model.draw(capsules, indices), morph(model, capsules[:2], indices[:2], 4)[1:3]]).flatten(1)
     drawn = new_page(address).evaluate(
         """async ([model, weights, capsules, indices]) => {
             const { Decoder } = await import("/static/decoder.js");
             const { bytesFromBase64 } = await import("/static/picture.js");
             const decoder = new Decoder(model, bytesFromBase64(weights).buffer);
-            return capsules.map((capsule, i) => [...decoder.draw(indices[i], capsule)]);
+            const [first, last] = [0, 1].map(i => [indices[i], capsules[i]]);
+            return [
+                ...capsules.map((capsule, i) => [...decoder.draw(indices[i], capsule)]),
+                ...[1 / 3, 2 / 3].map(share => [...decoder.morph(first, last, share)]),
+            ];
         }""",
         [describe_model(model), base64.b64encode(pack_decoder(model)).decode(), capsules.tolist(), indices.tolist()],
     )
@@ -282,9 +288,9 @@ def test_a_phone_shows_every_view_without_horizontal_scroll(
             page.goto(f"{url}/#compare")
             expect(page.locator(".pair-card").first).to_be_visible()
             assert widest(page) <= PHONE["width"]
-    page = new_page(export_html(run, tmp_path / "page.html").as_uri(), NARROW)
+    page = new_page(export_html(run, tmp_path / "page.html").as_uri(), PHONE)
     expect(page.locator(".typical img").first).to_be_visible()
-    assert widest(page) <= NARROW["width"]
+    assert widest(page) <= PHONE["width"]
 
 
 def test_a_name_is_kept_in_the_run_folder(new_page: NewPage, copied_run: Path) -> None:
@@ -369,6 +375,33 @@ def test_the_sliders_can_be_set_to_an_image_and_it_can_be_saved(
     saved = np.asarray(Image.open(download.value.path()).convert("RGB"))
     assert saved.shape == (560, 560, 3)
     assert (saved[::20, ::20] == shown).all()
+
+
+def test_a_slider_leads_from_the_image_to_the_class_that_is_asked_for(
+    new_page: NewPage, address: str, explorer: Explorer
+) -> None:
+    page = new_page(f"{address}/#ask")
+    page.get_by_label("Test images", exact=True).check(force=True)
+    page.locator(".test-tile").nth(3).click()
+    expect(page.locator(".what-if-words")).to_contain_text("The network reads")
+    image = to_float(load_dataset("mnist-mini").test.images[3])
+    predicted = explain(explorer.model, image).class_index
+    asked = (predicted + 5) % 10
+    assert page.locator(".what-if-class option").count() == 9
+    with page.expect_response(lambda response: "what-if" in response.url):
+        page.get_by_label("What would make it").select_option(str(asked))
+    expect(page.locator(".other-title")).to_have_text(f"Nearest {asked}")
+    found = explain(explorer.model, image, asked).what_if
+    assert found is not None
+    slider = page.get_by_label("On the way")
+    slider.focus()
+    for key, share, frame in (("Home", 0, 0), ("End", 100, -1)):
+        page.keyboard.press(key)
+        assert slider.get_attribute("aria-valuetext") == f"{share} % of the way to {asked}"
+        expected = (found.frames[frame] * 255).round().byte().permute(1, 2, 0).numpy()
+        assert np.abs(canvas_bytes(page, ".morph").astype(int) - expected).max() <= 1
+    assert (canvas_bytes(page, ".morph") == canvas_bytes(page, ".other")).all()
+    assert (canvas_bytes(page, ".own") == canvas_bytes(page, ".drawn")).all()
 
 
 def test_mistakes_can_be_looked_up(new_page: NewPage, address: str, explorer: Explorer) -> None:

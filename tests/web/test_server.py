@@ -97,6 +97,31 @@ def test_an_uploaded_image_is_explained_as_the_library_does(client: TestClient, 
     assert answer["capsule"] == pytest.approx(capsule.tolist(), abs=1e-6)
 
 
+def test_what_would_make_it_another_class_is_answered_as_the_library_does(
+    client: TestClient, explorer: Explorer
+) -> None:
+    pixels = load_dataset("mnist-mini").test.images[7]
+    answer = client.post("/api/explain", content=png(pixels[0].numpy())).json()
+    assert answer["what_if"]["class_index"] == answer["rival_index"]
+    asked = next(index for index in range(10) if index not in (answer["class_index"], answer["rival_index"]))
+    found = client.post(f"/api/what-if?class={asked}", content=base64.b64decode(answer["pixels"])).json()
+    expected = explain(explorer.model, to_float(pixels), asked).what_if
+    assert expected is not None
+    assert (found["class_index"], found["read_as"]) == (asked, expected.read_as)
+    assert found["capsule"] == pytest.approx(expected.capsule.tolist(), abs=1e-4)
+    assert found["distance"] == pytest.approx(expected.scores[expected.read_as], abs=1e-4)
+
+
+def test_what_would_make_it_nothing_known_is_refused(client: TestClient) -> None:
+    assert is_error(
+        client.post("/api/what-if?class=1", content=b"123"), 400, "expected the 784 bytes of an image, got 3"
+    )
+    assert is_error(
+        client.post("/api/what-if?class=10", content=bytes(784)), 400, "class must be a whole number in 0..9"
+    )
+    assert is_error(client.post("/api/what-if", content=bytes(784)), 400, "which class")
+
+
 def test_an_image_can_be_inverted_first(client: TestClient) -> None:
     pixels = load_dataset("mnist-mini").test.images[7][0].numpy()
     straight = client.post("/api/explain", content=png(pixels)).json()
@@ -330,7 +355,16 @@ def test_any_path_and_body_is_answered_without_a_server_error(
     assert answer.status_code < 500
 
 
-ENDPOINTS = ["/api/tests", "/api/tests/one", "/api/explain", "/api/runs/one", "/api/names", "/api/run", "/api/decoder"]
+ENDPOINTS = [
+    "/api/tests",
+    "/api/tests/one",
+    "/api/explain",
+    "/api/what-if",
+    "/api/runs/one",
+    "/api/names",
+    "/api/run",
+    "/api/decoder",
+]
 KEYS = ["show", "class", "offset", "limit", "index", "invert", "id"]
 VALUES = st.one_of(
     st.text(max_size=20),

@@ -65,7 +65,7 @@ export class WhatIf {
 
   move() {
     const share = Number(this.slider.value) / 100;
-    const canvas = find(".between", this.root);
+    const canvas = find(".morph", this.root);
     paint(canvas, this.decoder.morph(...this.way, share), this.model.shape);
     const words = `${this.slider.value} % of the way to ${this.name}`;
     canvas.setAttribute("aria-label", `A drawing ${words}`);
