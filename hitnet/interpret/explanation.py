@@ -84,6 +84,11 @@ class Explanation:
         """The verdict in a sentence."""
         return _in_words(self)
 
+    @property
+    def what_if_words(self) -> str:
+        """How the network reads the drawing of `what_if`, in a sentence; empty for a network without a hit zone."""
+        return "" if self.what_if is None else _reading_in_words(self, self.what_if)
+
     def to_json(self) -> dict[str, Any]:
         """Everything but the pictures."""
         found: dict[str, Any] = {
@@ -104,6 +109,7 @@ class Explanation:
                 "class": self.class_names[self.what_if.class_index],
                 "capsule": self.what_if.capsule.tolist(),
                 "change": float(self.what_if.change.abs().mean()),
+                "words": self.what_if_words,
                 "read_as": self.class_names[self.what_if.read_as],
                 "scores": dict(zip(self.class_names, self.what_if.scores, strict=True)),
             }
@@ -179,3 +185,12 @@ def _in_words(explanation: Explanation) -> str:
     if explanation.verdict == "ambiguous":
         return f"Ambiguous: {name} is hit (distance {score:.3f}), but {other} is hit too ({rival:.3f})."
     return f"Unknown: no class is hit; the closest is {name} (distance {score:.3f}), then {other} ({rival:.3f})."
+
+
+def _reading_in_words(explanation: Explanation, found: WhatIf) -> str:
+    name, read_as = explanation.class_names[found.class_index], explanation.class_names[found.read_as]
+    distance = found.scores[found.read_as]
+    if found.read_as != found.class_index:
+        return f"The network does not read the nearest drawing as {name} but as {read_as} (distance {distance:.3f})."
+    hit = "a hit" if distance <= explanation.hit_radius else "not quite a hit"
+    return f"The network reads the nearest drawing as {name} (distance {distance:.3f}, {hit})."

@@ -104,8 +104,7 @@ def _describe_what_if(explanation: Explanation) -> dict[str, Any]:
     return {
         "class_index": found.class_index,
         "capsule": found.capsule.tolist(),
-        "read_as": found.read_as,
-        "distance": found.scores[found.read_as],
+        "words": explanation.what_if_words,
     }
 
 

@@ -1,5 +1,7 @@
 """What would make it another class: the nearest picture of that class, and the way to it."""
 
+import re
+
 import pytest
 import torch
 
@@ -100,7 +102,13 @@ def test_an_explanation_says_what_would_make_it_the_next_best_class(ladder):
     torch.testing.assert_close(found.what_if.change, found.what_if.picture - found.reconstruction)
     # The encoder reads pixels as the capsule of class 0, so that a drawing is always read as class 0.
     assert found.what_if.read_as == 0
+    assert found.what_if_words.startswith("The network does not read the nearest drawing as 1 but as 0 (distance 0.")
     assert found.to_json()["what_if"]["class"] == "1"
+    asked_back = hitnet.explain(model, torch.zeros(1, 4, 5), rival=0)  # read as 2, and class 0 reads its own drawings
+    assert asked_back.what_if.read_as == 0
+    assert re.fullmatch(
+        r"The network reads the nearest drawing as 0 \(distance 0\.\d+, a hit\)\.", asked_back.what_if_words
+    )
 
 
 def test_another_class_can_be_asked_for(ladder):

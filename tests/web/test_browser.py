@@ -383,7 +383,7 @@ def test_a_slider_leads_from_the_image_to_the_class_that_is_asked_for(
     page = new_page(f"{address}/#ask")
     page.get_by_label("Test images", exact=True).check(force=True)
     page.locator(".test-tile").nth(3).click()
-    expect(page.locator(".what-if-words")).to_contain_text("The network reads")
+    expect(page.locator(".what-if-words")).to_contain_text("The network")
     image = to_float(load_dataset("mnist-mini").test.images[3])
     predicted = explain(explorer.model, image).class_index
     asked = (predicted + 5) % 10

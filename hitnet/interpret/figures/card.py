@@ -103,14 +103,7 @@ def _draw_what_if(figure: Figure, explanation: Explanation, found: WhatIf) -> No
         square = (left / WIDTH, 1 - (HEIGHT + top + 0.15) / height)
         figure.add_artist(Rectangle(square, 0.15 / WIDTH, 0.15 / height, color=colour))
         _heading(figure, HEIGHT + top, words, 9, left=left + 0.25)
-    _heading(figure, HEIGHT + 1.15, _reading(explanation, found), 9, GREY, left)
-
-
-def _reading(explanation: Explanation, found: WhatIf) -> str:
-    name, distance = shortened(explanation.class_names[found.read_as], 20), found.scores[found.read_as]
-    hit = "a hit" if distance <= explanation.hit_radius else "no hit"
-    sentence = f"The network reads the nearest drawing as “{name}” (distance {distance:.2f}, {hit})."
-    return "\n".join(textwrap.wrap(sentence, 44))
+    _heading(figure, HEIGHT + 1.15, "\n".join(textwrap.wrap(explanation.what_if_words, 44)), 9, GREY, left)
 
 
 def _draw_rings(axes: Any, explanation: Explanation) -> None:

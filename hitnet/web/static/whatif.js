@@ -56,9 +56,7 @@ export class WhatIf {
     const shape = [1, model.shape[1], model.shape[2]];
     const [from, to] = [now, then].map((pixels) => grey(pixels, model.shape));
     paintResidual(change, to, from, shape, Math.max(0.25, largestDifference(from, to)));
-    const zone = found.distance <= model.hit_radius ? "a hit" : "no hit";
-    find(".what-if-words", this.root).textContent =
-      `The network reads the nearest drawing as ${model.classes[found.read_as]} (distance ${found.distance.toFixed(3)}, ${zone}).`;
+    find(".what-if-words", this.root).textContent = found.words;
     this.slider.value = 50;
     this.move();
   }
