@@ -10,7 +10,7 @@ from hitnet.core.layer import CENTRE
 from hitnet.core.loss import distance_to_centre
 from hitnet.core.model import Model, evaluating
 
-STEPS, FIRST, LAST = 16, 0.5, 0.05
+STEPS, FIRST, LAST = 10, 0.5, 0.05
 """How often the capsule moves, and how far at first and at last, in hit radii."""
 READING = 0.2
 """The cost of a drawing that is read 1.0 outside the hit zone, in mean squared pixel differences."""
