@@ -44,21 +44,23 @@ def write_evolution(opened: Reopened) -> Path:
     return figures.save_evolution(evolution, names, opened.title(), opened.run.plots_folder / "evolution.gif")
 
 
-def read_evolution(model: Model, run: Run) -> Iterator[tuple[int, Tensor]]:
-    """(epoch, prototypes) in order; prototypes are (classes, channels, height, width)."""
+def read_evolution(model: Model, run: Run) -> Iterator[tuple[str, Tensor]]:
+    """(epoch 1, prototypes) and so on, at last those of the finished decoder: (classes, channels, height, width)."""
     files = sorted(run.snapshots_folder.glob("epoch-*.safetensors"))
     if not files:
         raise FileNotFoundError(
             f"there are no snapshots in {run.snapshots_folder}; train with --snapshots to keep one after each epoch"
         )
-    # As it was trained: `hitnet finish` may have given the model another decoder since.
+    # As it was trained: `hitnet finish` may have given the model another kind of decoder since.
     config = run.read_settings().model_config(model.config.image_shape, model.config.class_names)
     former = build(config).to(model.device)
     assert former.decoder is not None
     for file in files:
         weights, metadata = read_tensors(file)
         load_weights(former.decoder, weights, str(file))
-        yield int(metadata["epoch"]), prototypes(former)
+        yield f"epoch {metadata['epoch']}", prototypes(former)
+    if run.is_finished and run.read_result().get("finishing"):
+        yield "finished", prototypes(model)
 
 
 def file_name(index: int, name: str, classes: int) -> str:

@@ -35,7 +35,9 @@ from hitnet.interpret.sharpness import blurred
 from hitnet.settings import ImageShape
 from hitnet.training.state import optimizer_tensors, restore_optimizer, under
 
-READ_BACK, TYPICAL, CRITIC = 0.1, 1.0, 0.15  # weights of the losses, beside 1 for pixels
+# Weights of the losses, beside 1 for pixels. That of typical falls in the second half: the image that a prototype is
+# drawn to lies at the rim of the hit zone, and at last the reading of the centre counts more.
+READ_BACK, TYPICAL, CRITIC = 0.1, 1.0, 0.15
 CENTRE_WEIGHT = 40.0  # of a centre's read-back, beside 1 for another capsule's
 NEAR_ENOUGH = 0.5  # the share of the hit radius within which the reading of a centre counts as exact
 REAL, RANDOM, CENTRES = 32, 64, 10  # images redrawn in a step, random capsules, and how many of those are centres
@@ -213,7 +215,7 @@ class Finishing:
         loss = (redrawn - material.images[chosen]).square().mean() / material.variation
         loss = loss + READ_BACK * self._read_back(new, wanted, classes)
         typical = (new[:CENTRES] - material.typical[classes[:CENTRES]]).square().mean() / material.variation
-        loss = loss + TYPICAL * typical
+        loss = loss + TYPICAL * _falling(self.steps_done, self.steps, 0.2) * typical
         if self.steps_done >= CRITIC_FROM:
             loss = loss + CRITIC * self._criticise(new, classes)
         self.optimizer.zero_grad(set_to_none=True)
@@ -322,7 +324,12 @@ def _of_class(capsules: Tensor, labels: Tensor) -> Tensor:
 
 def _rate(step: int, steps: int) -> float:
     """The share of the learning rate: up within 30 steps, constant, then down to 2 % in the second half."""
-    return min(1.0, (step + 1) / 30) * min(1.0, max(0.02, 2 * (1 - step / steps)))
+    return min(1.0, (step + 1) / 30) * _falling(step, steps, 0.02)
+
+
+def _falling(step: int, steps: int, lowest: float) -> float:
+    """1 in the first half of the phase, then down to `lowest`."""
+    return min(1.0, max(lowest, 2 * (1 - step / steps)))
 
 
 def _average(averaged: Tensor, newest: Tensor, count: Tensor | int) -> Tensor:

@@ -167,7 +167,7 @@ def test_the_loss_figure_draws_the_papers_staircase():
 
 def test_the_evolution_is_a_gif_with_a_frame_an_epoch(tmp_path, ladder):
     pictures = hitnet.prototypes(ladder())
-    evolution = [(epoch, pictures * epoch / 3) for epoch in (1, 2, 3)]
+    evolution = [(f"epoch {epoch}", pictures * epoch / 3) for epoch in (1, 2, 3)]
     with Image.open(figures.save_evolution(evolution, ("a", "b", "c"), "film", tmp_path / "film.gif")) as film:
         assert film.n_frames == 3
 
@@ -179,7 +179,7 @@ def test_names_with_dollars_are_words_and_not_mathematics(tmp_path, ladder):
     assert all(f"<!-- {name} -->" in drawn for name in names)
     pictures = hitnet.prototypes(ladder())
     figures.save(figures.image_grid(pictures, names, "prices"), tmp_path / "grid.png")
-    figures.save_evolution([(1, pictures)], names, "prices", tmp_path / "film.gif")
+    figures.save_evolution([("epoch 1", pictures)], names, "prices", tmp_path / "film.gif")
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])

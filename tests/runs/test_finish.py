@@ -8,6 +8,7 @@ import torch
 
 import hitnet
 from hitnet.runs import finish
+from hitnet.runs.atlas import read_evolution
 from hitnet.runs.run import Run
 
 
@@ -34,6 +35,10 @@ def test_a_run_gets_a_picture_decoder_and_keeps_its_classifier(run: Path, hitnet
     assert not Run(run).finishing_file.exists()
     assert not list(run.glob(".*"))
     assert "evolution.gif" in hitnet_says("prototypes", run, "--evolution"), "snapshots hold the former decoder"
+    (*_, (_, last), (when, finished)) = read_evolution(hitnet.load(run), Run(run))
+    assert when == "finished"
+    assert torch.equal(finished, hitnet.prototypes(hitnet.load(run)))
+    assert not torch.equal(finished, last)
 
 
 def test_a_killed_phase_resumes_to_the_same_weights(run: Path, tmp_path: Path, monkeypatch):

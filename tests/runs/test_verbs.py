@@ -75,7 +75,7 @@ def test_prototypes_measures_the_quality_of_a_run_that_did_not(run, hitnet_says)
 def test_the_evolution_ends_in_the_prototypes_of_the_model_itself(run, hitnet_says):
     model = hitnet.load(run)
     evolution = list(read_evolution(model, Run(run)))
-    assert [epoch for epoch, _ in evolution] == [1, 2]
+    assert [when for when, _ in evolution] == ["epoch 1", "epoch 2"]
     assert torch.equal(evolution[-1][1], hitnet.prototypes(model))
     hitnet_says("prototypes", run, "--evolution")
     with Image.open(run / "plots" / "evolution.gif") as film:

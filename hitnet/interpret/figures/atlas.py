@@ -49,12 +49,12 @@ def image_grid(images: Tensor, titles: Sequence[str], title: str) -> Figure:
 
 
 def save_evolution(
-    evolution: Iterable[tuple[int, Tensor]], class_names: Sequence[str], title: str, path: Path, dpi: int = 80
+    evolution: Iterable[tuple[str, Tensor]], class_names: Sequence[str], title: str, path: Path, dpi: int = 80
 ) -> Path:
-    """A GIF of (epoch, prototypes), one frame per epoch."""
+    """A GIF of (words, prototypes), one frame for each; the words say when."""
     frames = []
-    for epoch, pictures in evolution:
-        canvas = FigureCanvasAgg(image_grid(pictures, class_names, f"{title}: epoch {epoch}"))
+    for when, pictures in evolution:
+        canvas = FigureCanvasAgg(image_grid(pictures, class_names, f"{title}: {when}"))
         canvas.figure.set_dpi(dpi)
         with drawing(canvas.figure):
             canvas.draw()
