@@ -223,6 +223,7 @@ class Protocol:
     def trial(self, model: str, data: str, schedule: Schedule, seed: int, **changes: Any) -> Trial:
         usual = {"model": model, "data": self.scale.data[data], "seed": seed, **self.scale.settings(model)}
         usual["precision"] = "float32"  # as in the paper; by default, GPUs would use bfloat16
+        usual["no_exemplars"] = True  # nobody looks at hundreds of runs one by one
         if data == "affNIST":
             usual["augment"] = "none"
         plain = TrainConfig(**usual, schedule=schedule).resolve()

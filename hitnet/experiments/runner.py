@@ -21,8 +21,9 @@ from hitnet.training.watchers import Row
 
 Status = Literal["waiting", "running", "done", "failed"]
 ATTEMPTS = 3  # for a run whose process was killed, usually by the system for lack of memory
-# Where a run is computed and stored is not part of the protocol: at most it changes how sums are rounded.
-ELSEWHERE = ("out", "data_dir", "device", "threads")
+# Where a run is computed, where it is stored and whether pictures lie beside it is not part of the protocol: at most it
+# changes how sums are rounded.
+ELSEWHERE = ("out", "data_dir", "device", "threads", "no_exemplars")
 
 
 @dataclass
