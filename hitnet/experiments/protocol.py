@@ -46,7 +46,11 @@ ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
     "loss": {"stepwise": {"loss_shape": "stepwise"}, "smooth": {"loss_shape": "smooth"}},
     "hit radius": {str(radius): {"hit_radius": radius} for radius in (0.1, 0.05, 0.2)},
     "miss radius": {str(radius): {"miss_radius": radius} for radius in (0.9, 0.7, 1.1)},
-    "decoder": {"paper's": {"decoder": "paper"}, "none": {"decoder": "none"}, "standardised": {"decoder": "standardised"}},
+    "decoder": {
+        "paper's": {"decoder": "paper"},
+        "none": {"decoder": "none"},
+        "standardised": {"decoder": "standardised"},
+    },
 }
 
 # Settings that make deformations visible after a few epochs, as in hitnet-fast.
