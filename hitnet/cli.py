@@ -179,7 +179,7 @@ def _train_demo() -> Path:
     from hitnet.runs import train as training
 
     with console.TrainingView() as view:
-        return training.train(TrainConfig(out=Path("runs/demo")), watcher=view).path
+        return training.train(TrainConfig(epochs=6, out=Path("runs/demo")), watcher=view).path
 
 
 def export(
