@@ -28,7 +28,7 @@ function drawings({ quality, classes }) {
     ["of them a hit, alone", quality.prototypes_hit, of],
     ["samples it recognises", quality.samples_recognised, percent],
     ["variation explained (R²)", quality.r2, (value) => value.toFixed(2)],
-    ["edges, real pictures: 100 %", quality.edge_energy, percent],
+    ["edges against real pictures", quality.edge_energy, percent],
   ];
   return facts.filter(([, value]) => typeof value === "number").map(([name, value, words]) => [name, words(value)]);
 }
