@@ -12,20 +12,17 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from hitnet.data.dataset import Dataset, ImageSet
-from hitnet.data.picture import SUFFIXES, decode, picture_size
 from hitnet.data.split import split_off_test
+from hitnet.pictures import SUFFIXES, Pixels, decode, picture_size
 
 LARGEST_KEPT = 128  # pictures of one size are kept as they are up to this side
 DEFAULT_SIDES = (28, 64)  # others become squares of their median side, within these bounds
 LISTED = 50  # at most this many bad files are listed in an error
 SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini"})
-
-Pixels = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)

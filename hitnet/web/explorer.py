@@ -1,7 +1,6 @@
 """One run opened for exploring: everything the page can ask, independent of HTTP. All calls are thread-safe."""
 
 import base64
-import io
 import math
 from functools import cached_property
 from pathlib import Path
@@ -12,18 +11,15 @@ import torch
 from torch import Tensor
 
 from hitnet.core.model import Model
-from hitnet.data import read_image, to_float
-from hitnet.data.picture import picture_size
+from hitnet.data import to_float
 from hitnet.interpret.explanation import Explanation, explain
 from hitnet.runs.exemplars import keeps_exemplars, read_exemplars, remake_command
 from hitnet.runs.reopen import load_model
 from hitnet.runs.run import Run
 from hitnet.web.bundle import describe_model, pack_decoder, pack_exemplars
+from hitnet.web.decoding import DecodingProcess
 from hitnet.web.names import ComponentNames
 from hitnet.web.testset import TestSet
-
-# A JPEG can be decoded at an eighth of its size; other formats need several times their full size in memory.
-MOST_PIXELS_JPEG, MOST_PIXELS = 24_000_000, 9_000_000
 
 
 class Explorer:
@@ -33,7 +29,8 @@ class Explorer:
         self.run = Run.open(path)
         self.model = load_model(path, device)
         self.weights = pack_decoder(self.model)
-        self.lock = Lock()
+        self.lock = Lock()  # of the model
+        self.decoding = DecodingProcess()
         self.names = ComponentNames(self.run, self.model.head.num_classes, self.model.head.capsule_dim)
         self.tests = TestSet(self.run, self.model, self.lock)
 
@@ -57,9 +54,9 @@ class Explorer:
         """The explanation of a picture file; a ValueError says what is wrong with the file."""
         shape = self.model.config.image_shape
         assert shape is not None
-        with self.lock:  # one at a time: decoding needs the most memory
-            check_pixels(content)
-            pixels, note = read_image(io.BytesIO(content), shape)
+        decoded, note = self.decoding.read(content, shape)
+        pixels = torch.from_numpy(decoded).permute(2, 0, 1)
+        with self.lock:
             return self._explain(255 - pixels if invert else pixels, None) | {"note": note}
 
     def explain_test(self, index: int) -> dict[str, Any]:
@@ -106,19 +103,6 @@ def _describe_what_if(explanation: Explanation) -> dict[str, Any]:
         "capsule": found.capsule.tolist(),
         "words": explanation.what_if_words,
     }
-
-
-def check_pixels(content: bytes) -> None:
-    """Refuse pictures that would need too much memory; reads only their header."""
-    if not content:
-        raise ValueError("the picture is empty")
-    height, width = picture_size(io.BytesIO(content))
-    limit = MOST_PIXELS_JPEG if content.startswith(b"\xff\xd8") else MOST_PIXELS
-    if height * width > limit:
-        raise ValueError(
-            f"the picture has {width}×{height} pixels, more than the {limit // 1_000_000} million allowed; "
-            "make it smaller first"
-        )
 
 
 def describe_run_and_model(run: Run, model: Model, names: ComponentNames) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from hitnet.data import read_image
-from hitnet.data.picture import decode, picture_size
+from hitnet.pictures import decode, picture_size
 
 
 def saved(image: Image.Image, format: str = "PNG", **options) -> io.BytesIO:

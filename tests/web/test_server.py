@@ -7,7 +7,10 @@ import struct
 import time
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import PIPE, Popen
+from threading import Event
 from typing import Any
 from urllib.parse import quote
 
@@ -23,7 +26,9 @@ from support.explorer_runs import fake_run
 from hitnet.core.model import create_model
 from hitnet.data import load_dataset, to_float
 from hitnet.interpret.explanation import explain
+from hitnet.web import decoding
 from hitnet.web.bundle import check_drawable
+from hitnet.web.decoding import DecodingProcess
 from hitnet.web.explorer import Explorer
 from hitnet.web.server import LARGEST_UPLOAD, SECURITY, create_app, host_check
 
@@ -45,6 +50,14 @@ def bomb(width: int, height: int) -> bytes:
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"0")) + chunk(b"IEND", b"")
+
+
+def many_scans(size: tuple[int, int], scans: int) -> bytes:
+    """A progressive JPEG whose last scan, a few bytes, comes again and again."""
+    content = io.BytesIO()
+    Image.new("RGB", size, "grey").save(content, "JPEG", progressive=True)
+    whole = content.getvalue()
+    return whole[:-2] + scans * whole[whole.rindex(b"\xff\xda") : -2] + whole[-2:]
 
 
 def is_error(answer: Any, status: int, word: str) -> bool:
@@ -339,6 +352,40 @@ def test_files_that_are_no_pictures_are_refused_with_a_reason(client: TestClient
 
 
 # That nothing brings it down
+
+
+def test_a_jpeg_whose_last_scan_is_repeated_is_refused_before_decoding(client: TestClient) -> None:
+    answer = client.post("/api/explain", content=many_scans((5_000, 4_000), 5_000))
+    assert is_error(answer, 400, "5010 scans are more than the 100 allowed")
+    assert client.post("/api/explain", content=many_scans((500, 400), 20)).status_code == 200
+
+
+def test_a_picture_that_takes_too_long_is_given_up_and_the_next_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = DecodingProcess()
+    with monkeypatch.context() as patch:
+        patch.setattr(decoding, "SECONDS", 1)
+        patch.setattr(decoding, "_start", lambda: Popen(["sleep", "600"], stdin=PIPE, stdout=PIPE))
+        with pytest.raises(ValueError, match="needs more than 1 s or 1.5 GB to decode"):
+            process.read(png(np.zeros((28, 28), np.uint8)), (1, 28, 28))
+    assert process.read(png(np.full((28, 28), 7, np.uint8)), (1, 28, 28))[0].max() == 7
+
+
+def test_while_a_picture_is_decoded_the_model_answers_others(
+    client: TestClient, explorer: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = Event()
+
+    def read(*_: object) -> None:
+        ended.wait(60)
+        raise ValueError("given up")
+
+    monkeypatch.setattr(explorer.decoding, "read", read)
+    with ThreadPoolExecutor() as pool:
+        stuck = pool.submit(client.post, "/api/explain", content=b"endless")
+        assert client.post("/api/what-if?class=1", content=bytes(784)).status_code == 200
+        assert not stuck.done()
+        ended.set()
+        assert is_error(stuck.result(), 400, "given up")
 
 
 @FUZZ

@@ -1,0 +1,129 @@
+"""One picture file -> pixels, for any format, colour mode, depth, transparency and orientation. Imports no torch."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+# The only decoders that are tried, even on a file with the wrong suffix.
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif"})
+COLOUR_NOISE = 2  # channels that differ by so few levels count as grey: lossy WebP distorts grey like this
+ORIENTATION = 0x0112  # the EXIF tag; from 5 on the picture is stored on its side
+
+MOST_SCANS = 100  # a progressive JPEG has about ten; each costs as much time as the first, however short it is
+START_OF_SCAN = b"\xff\xda"
+PIECE = 1_000_000
+
+Source = str | Path | BinaryIO
+Pixels = npt.NDArray[np.uint8]
+
+
+def read_pixels(source: Source, image_shape: tuple[int, int, int]) -> tuple[Pixels, str | None]:
+    """A picture as a model expects it, and how it was converted: -> (height, width, channels), note or None."""
+    channels, height, width = image_shape
+    if channels not in (1, 3):
+        raise ValueError(f"pictures have 1 or 3 channels, the model expects {channels}")
+    was_height, was_width = picture_size(source)
+    image = decode(source, (height, width))
+    wanted = "L" if channels == 1 else "RGB"
+    done = []
+    if (was_height, was_width) != (height, width):
+        done.append(f"{width}×{height} from {was_width}×{was_height}")
+    if image.mode != wanted:
+        done.append("grey from colour" if channels == 1 else "colour from grey")
+    return np.array(image.convert(wanted)).reshape(height, width, channels), ", ".join(done) or None
+
+
+def picture_size(source: Source) -> tuple[int, int]:
+    """(height, width) as a viewer shows the picture, from its header alone."""
+    try:
+        with _open(source) as image:
+            width, height = image.size
+            # The PNG class's own method would decode the picture to look for EXIF data after the pixels.
+            orientation = Image.Image.getexif(image).get(ORIENTATION, 1)
+            return (width, height) if orientation >= 5 else (height, width)
+    except Exception as error:
+        raise _unreadable(source, error) from error
+
+
+def decode(source: Source, size: tuple[int, int] | None = None) -> Image.Image:
+    """The picture in mode L where it has no colour, else RGB, stretched to (height, width) if given.
+
+    Transparent pixels are put on white, 16 bits become 8, an animation gives its first frame, the EXIF orientation is
+    applied. A picture is grey if every pixel is, however the file stores it.
+    """
+    try:
+        with _open(source) as image:
+            if image.format in ("JPEG", "MPO"):  # MPO: several JPEG in one file
+                _check_scans(source)
+            if size is not None:
+                # JPEG can be decoded at a fraction of its size; twice the requested size keeps the resizing smooth.
+                image.draft(None, (2 * max(size), 2 * max(size)))
+            upright = _eight_bits(ImageOps.exif_transpose(image))
+        if size is not None and upright.size != (size[1], size[0]):
+            upright = upright.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+        return _grey_if_colourless(upright)
+    except Exception as error:
+        raise _unreadable(source, error) from error
+
+
+def _open(source: Source) -> Image.Image:
+    if not isinstance(source, (str, Path)):
+        source.seek(0)
+    image = Image.open(source, formats=FORMATS)
+    # PIL only warns at its limit and raises an error at twice that; here the limit is strict.
+    if (limit := Image.MAX_IMAGE_PIXELS) is not None and image.width * image.height > limit:
+        image.close()
+        raise ValueError(f"{image.width}×{image.height} pixels are more than the {limit:,} allowed")
+    return image
+
+
+def _check_scans(source: Source) -> None:
+    """Refuse a JPEG that would be decoded over and over; inside a scan, the marker of its start cannot occur."""
+    with open(source, "rb") if isinstance(source, (str, Path)) else nullcontext(source) as file:
+        position = file.tell()
+        file.seek(0)
+        scans, tail = 0, b""
+        while piece := file.read(PIECE):
+            scans += (tail + piece).count(START_OF_SCAN)
+            tail = piece[-1:]
+        file.seek(position)
+    if scans > MOST_SCANS:
+        raise ValueError(f"{scans} scans are more than the {MOST_SCANS} allowed; save it again as an ordinary JPEG")
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Any mode -> L or RGB."""
+    if image.mode.startswith("I"):
+        # 16 bits per pixel: PIL would clip at 255 where the range must be scaled.
+        deep = np.asarray(image).astype(np.int64).clip(0, 65535)
+        return Image.fromarray(((deep + 128) // 257).astype(np.uint8))
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("L" if image.mode in ("1", "L") else "RGB")
+
+
+def _grey_if_colourless(image: Image.Image) -> Image.Image:
+    if image.mode == "L":
+        return image
+    spread = np.ptp(np.asarray(image), axis=2).max()
+    return image.convert("L") if spread <= COLOUR_NOISE else image
+
+
+def _unreadable(source: Source, error: Exception) -> Exception:
+    """One consistent error for anything that a decoder raises on a broken file."""
+    name = source if isinstance(source, (str, Path)) else "the picture"
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(f"{name} does not exist")
+    if isinstance(source, (str, Path)) and Path(source).is_file() and Path(source).stat().st_size == 0:
+        return ValueError(f"{name} is empty")
+    if isinstance(error, UnidentifiedImageError):
+        return ValueError(f"{name} is not one of {', '.join(FORMATS)}, or is damaged")
+    return ValueError(f"{name} cannot be read as a picture: {error}")
