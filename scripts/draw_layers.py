@@ -26,11 +26,11 @@ LETTERS = 54  # of a purpose on one line
 LETTER, PADDING = 6.4, 8  # pixels: how wide a letter of a chip is, and the space beside its words
 
 # The words on the left, and the last part that each of them covers.
-GROUPS = {"front ends": "estimator", "the library": "core", "foundation": "files"}
+GROUPS = {"front ends": "estimator", "the library": "core", "foundation": "pictures"}
 # Parts of one colour; those not named here have the first.
 COLOURS = (
     *((), ("runs",), ("training",), ("interpret",), ("data",), ("core",)),
-    ("settings", "errors", "files"),
+    ("settings", "errors", "files", "pictures"),
 )
 
 STYLE = """

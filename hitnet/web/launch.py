@@ -39,7 +39,8 @@ def bind(host: str, port: int | None) -> socket.socket:
     except (OSError, UnicodeError) as error:
         raise ValueError(f"there is no address {host!r} on this machine ({error}); try 127.0.0.1") from None
     for candidate in [port] if port is not None else [PORT, 0]:
-        listening = socket.socket(family, socket.SOCK_STREAM)
+        # With the protocol named, asyncio turns Nagle's algorithm off: answers leave at once.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((address[0], candidate, *address[2:]))
@@ -58,6 +59,7 @@ def serve(
     require_server()
     import uvicorn
 
+    from hitnet.web.connections import server_settings
     from hitnet.web.explorer import Explorer
     from hitnet.web.server import create_app, is_loopback, is_wildcard
 
@@ -68,10 +70,7 @@ def serve(
     if not is_loopback(host):
         say(f"warning: anyone who can reach {host} can use this page; there is no password")
     say(f"exploring {path} at {address} (stop with Ctrl+C)")
-    config = uvicorn.Config(
-        create_app(explorer, host), log_level="warning", access_log=False, server_header=False, ws="none"
-    )
     if browser:
         threading.Timer(0.5, webbrowser.open, [address]).start()
     with listening:
-        uvicorn.Server(config).run(sockets=[listening])
+        uvicorn.Server(server_settings(create_app(explorer, host))).run(sockets=[listening])

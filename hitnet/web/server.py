@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any
 
@@ -14,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,8 +27,11 @@ from hitnet.web.testset import FILTERS, LARGEST_PAGE
 
 LARGEST_UPLOAD = 10_000_000
 LARGEST_JSON = 10_000
-UPLOADS_AT_ONCE = 8
-UPLOAD_SECONDS = 30
+MOST_HELD = 100_000_000  # bytes of all uploads that are under way or wait
+QUESTIONS_AT_ONCE = 8
+UPLOAD_SECONDS, UPLOAD_RATE = 5, 50_000  # an upload may take so long, and a second more for so many bytes received
+PIECE = 65_536  # of an answer: the next is only sent when the reader keeps up
+HOST = re.compile(r"(\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^\[\]:]+))(:[0-9]{1,5})?")
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
@@ -46,7 +51,14 @@ SECURITY = {
 def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
     """The whole explorer as an ASGI application; it only answers requests addressed to `host`."""
     static = _read_static()
-    uploads = anyio.Semaphore(UPLOADS_AT_ONCE)
+    uploads, places = Uploads(), anyio.Semaphore(QUESTIONS_AT_ONCE)
+
+    async def answer(request: Request, work: Callable[[bytes], Any]) -> Response:
+        """The work's answer about an upload, which is complete before it takes a place among the questions."""
+        async with uploads.read(request, LARGEST_UPLOAD) as content, places:
+            if await request.is_disconnected():
+                return Response()  # nobody reads it
+            return JSONResponse(await _in_thread(work, content))
 
     async def page(request: Request) -> Response:
         return static["index.html"]
@@ -68,17 +80,13 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
 
     async def explain(request: Request) -> Response:
         invert = _one_of(request, "invert", ("0", "1"), "0") == "1"
-        async with uploads:
-            content = await _body(request, LARGEST_UPLOAD)
-            return JSONResponse(await _in_thread(explorer.explain_picture, content, invert))
+        return await answer(request, lambda content: explorer.explain_picture(content, invert))
 
     async def what_if(request: Request) -> Response:
         index = _integer(request, "class", 0, explorer.model.head.num_classes - 1)
         if index is None:
             raise HTTPException(400, "what would make it which class? Give its index")
-        async with uploads:
-            content = await _body(request, LARGEST_UPLOAD)
-            return JSONResponse(await _in_thread(explorer.what_if, content, index))
+        return await answer(request, lambda content: explorer.what_if(content, index))
 
     async def tests(request: Request) -> Response:
         explorer.tests.start()
@@ -96,7 +104,8 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
         return JSONResponse(await _in_thread(explorer.explain_test, index))
 
     async def name(request: Request) -> Response:
-        content = _json_object(await _body(request, LARGEST_JSON))
+        async with uploads.read(request, LARGEST_JSON) as body:
+            content = _json_object(body)
         wanted = {"class": int, "component": int, "name": str}
         if set(content) != set(wanted) or any(type(content[key]) is not kind for key, kind in wanted.items()):
             raise HTTPException(400, 'expected {"class": a number, "component": a number, "name": a text}')
@@ -169,16 +178,68 @@ class Guard:
                 response_headers = MutableHeaders(scope=message)
                 for name, value in SECURITY.items():
                     response_headers.setdefault(name, value)
-            await send(message)
+            await _send_in_pieces(send, message)
 
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self.allows(host):
             respond: ASGIApp = _error(403, "this address is not served; open the one that hitnet explore printed")
-        elif origin is not None and origin.lower() != f"{scope['scheme']}://{host}".lower():
+        elif _is_foreign(origin, f"{scope['scheme']}://{host}") or not _is_own_fetch(scope["path"], headers):
             respond = _error(403, "other pages may not use the explorer")
         else:
             respond = self.app
         await respond(scope, receive, send_guarded)
+
+
+async def _send_in_pieces(send: Send, message: Message) -> None:
+    """A reader who does not keep up makes the server wait between two pieces instead of filling its memory."""
+    body = message.get("body", b"")
+    for start in range(PIECE, len(body), PIECE):
+        await send({**message, "body": body[start - PIECE : start], "more_body": True})
+    await send({**message, "body": body[-(len(body) % PIECE or PIECE) :]} if body else message)
+
+
+def _is_foreign(origin: str | None, own: str) -> bool:
+    return origin is not None and origin.lower() != own.lower()
+
+
+def _is_own_fetch(path: str, headers: Headers) -> bool:
+    """Whether a browser says that this page asks, or a person; anyone may link to the page itself."""
+    if headers.get("sec-fetch-site", "none") in ("same-origin", "none"):
+        return True
+    return path == "/" and headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+
+
+class Uploads:
+    """Reads bodies of requests; refuses those that are too long or too slow, and all while too much is held."""
+
+    def __init__(self) -> None:
+        self.held = 0
+
+    @asynccontextmanager
+    async def read(self, request: Request, limit: int) -> AsyncIterator[bytes]:
+        """The body, counted as held until the block ends."""
+        too_long = HTTPException(413, f"more than {limit / 1e6:g} MB are not accepted; make it smaller")
+        announced = request.headers.get("content-length", "")
+        if announced.isdecimal() and int(announced[:20]) > limit:
+            raise too_long
+        content = bytearray()
+        try:
+            with anyio.fail_after(UPLOAD_SECONDS) as clock:
+                async for chunk in request.stream():
+                    content += chunk
+                    self.held += len(chunk)
+                    clock.deadline += len(chunk) / UPLOAD_RATE
+                    if len(content) > limit:
+                        raise too_long
+                    if self.held > MOST_HELD:
+                        raise HTTPException(503, "too many are asking at the same time; try again in a moment")
+            yield bytes(content)
+        except TimeoutError:
+            raise HTTPException(408, f"an upload needs {UPLOAD_RATE // 1000} kB/s; try again") from None
+        except ClientDisconnect:
+            raise HTTPException(400, "the upload ended early") from None
+        finally:
+            self.held -= len(content)
 
 
 def _read_static() -> dict[str, Response]:
@@ -204,24 +265,6 @@ async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
         return await run_in_threadpool(work, *arguments)
     except (ValueError, OSError) as error:
         raise HTTPException(400, str(error)) from error
-
-
-async def _body(request: Request, limit: int) -> bytes:
-    """The request's body; refused as soon as it is too long or too slow."""
-    too_long = HTTPException(413, f"more than {limit / 1e6:g} MB are not accepted; make it smaller")
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced[:20]) > limit:
-        raise too_long
-    content = bytearray()
-    try:
-        with anyio.fail_after(UPLOAD_SECONDS):
-            async for chunk in request.stream():
-                content += chunk
-                if len(content) > limit:
-                    raise too_long
-    except TimeoutError:
-        raise HTTPException(408, f"the upload took more than {UPLOAD_SECONDS} s; try again") from None
-    return bytes(content)
 
 
 def _json_object(content: bytes) -> dict[str, Any]:
@@ -264,10 +307,10 @@ async def _failed(request: Request, error: Exception) -> Response:
     return _error(500, "the explorer failed on this request; its terminal says more")
 
 
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if host.count(":") == 1 else host
+def _without_port(header: str) -> str:
+    """The name or address in a Host header, the empty string if it is no such header."""
+    found = HOST.fullmatch(header)
+    return (found["address"] or found["name"]) if found else ""
 
 
 def _is_address(host: str) -> bool:

@@ -1,6 +1,5 @@
 """What tests of the explorer put up: run folders without training, a server in a thread."""
 
-import socket
 import threading
 import time
 from pathlib import Path
@@ -11,7 +10,9 @@ from hitnet.core.model import Model
 from hitnet.files import write_json
 from hitnet.runs.run import Run
 from hitnet.settings import TrainConfig
+from hitnet.web.connections import server_settings
 from hitnet.web.explorer import Explorer
+from hitnet.web.launch import bind
 from hitnet.web.server import create_app
 
 
@@ -27,8 +28,8 @@ class serving:
     """A server in a thread: `with serving(explorer) as url`."""
 
     def __init__(self, explorer: Explorer) -> None:
-        self.listening = socket.create_server(("127.0.0.1", 0))
-        self.server = uvicorn.Server(uvicorn.Config(create_app(explorer), log_level="warning", ws="none"))
+        self.listening = bind("127.0.0.1", 0)
+        self.server = uvicorn.Server(server_settings(create_app(explorer)))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listening]}, daemon=True)
 
     def __enter__(self) -> str:

@@ -1,6 +1,10 @@
 """One small trained network for all tests of the explorer, and its server."""
 
+import os
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,3 +68,20 @@ def address(explorer: Explorer) -> Iterator[str]:
     """The explorer on a real port."""
     with serving(explorer) as url:
         yield url
+
+
+@pytest.fixture
+def started(copied_run: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """`hitnet explore` in a process of its own, and its port."""
+    command = [sys.executable, "-m", "hitnet", "explore", str(copied_run), "--no-browser"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+    assert found, line
+    yield process, int(found[1])
+    process.kill()
+    process.wait()
+    process.stdout.close()

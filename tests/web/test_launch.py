@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,23 +18,6 @@ from hitnet.core.model import create_model
 from hitnet.files import write_json
 from hitnet.runs.run import Run
 from hitnet.web import comparison, launch
-
-
-@pytest.fixture
-def started(copied_run: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """`hitnet explore` in a process of its own, and its port."""
-    command = [sys.executable, "-m", "hitnet", "explore", str(copied_run), "--no-browser"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
-    assert found, line
-    yield process, int(found[1])
-    process.kill()
-    process.wait()
-    process.stdout.close()
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="memory is read from /proc")

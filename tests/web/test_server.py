@@ -252,9 +252,12 @@ def test_networks_without_prototypes_are_refused_with_the_reason() -> None:
 
 # What it refuses
 
+BROKEN_HOSTS = ["[::1].evil.example", "[::1]evil", "127.0.0.1:evil.example", "127.0.0.1:80:80", "[::1", "::1]", "[]"]
+
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "evil.example:8421", "", "localhost.evil", "[::2]"]
+    "host",
+    ["evil.example", "127.0.0.1.evil.example", "evil.example:8421", "", "localhost.evil", "[::2]", *BROKEN_HOSTS],
 )
 def test_a_foreign_host_name_gets_nothing(client: TestClient, host: str) -> None:
     for path in ("/", "/api/run", "/static/app.js", "/nothing"):
@@ -282,6 +285,18 @@ def test_other_origins_are_refused_and_no_cors_header_is_ever_sent(client: TestC
     own = client.get("/api/run", headers={"origin": "http://127.0.0.1:8421"})
     assert own.status_code == 200
     assert "access-control-allow-origin" not in own.headers
+
+
+def test_what_a_browser_asks_for_another_page_is_refused(client: TestClient) -> None:
+    for site in ("cross-site", "same-site"):  # same-site: another port of this machine
+        asked = {"sec-fetch-site": site, "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
+        for path in ("/", "/api/run", "/api/tests", "/static/app.js"):
+            assert is_error(client.get(path, headers=asked), 403, "other pages")
+        link = asked | {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+        assert client.get("/", headers=link).status_code == 200
+        assert client.get("/api/run", headers=link).status_code == 403
+    for site in ("same-origin", "none"):
+        assert client.get("/api/run", headers={"sec-fetch-site": site}).status_code == 200
 
 
 @pytest.mark.parametrize(
