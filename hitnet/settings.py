@@ -46,6 +46,10 @@ OWN: dict[str, dict[str, Any]] = {
     **{name: {"decoder": "none"} for name in ("n1", "lenet5", "resnet18", "densenet40-12")},
 }
 
+# Far beyond any use; a file that names more is damaged, and would take all memory.
+LARGEST = {"num_classes": 100_000, "capsule_dim": 10_000, "width": 10_000, "routing_iterations": 100}
+LARGEST_SIDE = 10_000
+
 
 def complete(options: dict[str, Any], network: str) -> dict[str, Any]:
     """The options, each None replaced by the network's own value if it has one."""
@@ -172,11 +176,13 @@ class ModelConfig(NetworkOptions):
         options = {"norm_momentum": None, "decoder": None, "reconstruction_weight": None, "class_names": (), **options}
         if options.get("image_shape") is not None:
             options["image_shape"] = checked_shape(options["image_shape"])
+        _check_largest(options)
         if not options["class_names"]:
             options["class_names"] = tuple(str(index) for index in range(options.get("num_classes", cls.num_classes)))
         return cls(**complete(options, options.get("name", cls.name)))
 
     def __post_init__(self) -> None:
+        _check_largest(vars(self))
         if self.image_shape is not None:
             checked_shape(self.image_shape)
         if self.num_classes < 2:
@@ -278,7 +284,15 @@ def checked_shape(image_shape: Sequence[int]) -> ImageShape:
             f"image_shape must be (channels, height, width), all at least 1, got {image_shape!r}"
             "; grey images have 1 channel, colour images 3"
         )
+    if max(channels, height, width) > LARGEST_SIDE:
+        raise ValueError(f"image_shape must be at most {LARGEST_SIDE:,} in each direction, got {image_shape!r}")
     return channels, height, width
+
+
+def _check_largest(options: dict[str, Any]) -> None:
+    for name, most in LARGEST.items():
+        if (value := options.get(name)) is not None and value > most:
+            raise ValueError(f"{name} must be at most {most:,}, got {min(value, 10**18):.3g}; check it")
 
 
 def read_run_settings(path: Path) -> RunSettings:

@@ -56,6 +56,12 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def load_weights(module: nn.Module, weights: dict[str, Tensor], source: str) -> None:
     """Load strictly: a missing or unknown weight, or one of the wrong shape or type, is an error that names it."""
+    check_weights(module, weights, source)
+    module.load_state_dict(weights)
+
+
+def check_weights(module: nn.Module, weights: dict[str, Tensor], source: str) -> None:
+    """What `load_weights` refuses; the module may be on the meta device, where it takes no memory."""
     expected = module.state_dict()
     names = sorted(expected.keys() | weights.keys())
     if differing := [name for name in names if not _alike(expected.get(name), weights.get(name))]:
@@ -64,7 +70,16 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor], source: str) -> 
             f"{source} holds the weights of another model: {len(differing)} of {len(expected)} differ, the first is "
             f"{first}: expected {_described(expected.get(first))}, got {_described(weights.get(first))}"
         )
-    module.load_state_dict(weights)
+
+
+def check_finite(weights: dict[str, Tensor], source: str) -> None:
+    """Refuse weights that make every answer meaningless."""
+    if broken := [name for name, weight in weights.items() if not weight.isfinite().all()]:
+        count = int((~weights[broken[0]].isfinite()).sum())
+        raise ValueError(
+            f"{source} must hold finite weights, got {count} in {broken[0]} that are not; train it again, "
+            "with a lower learning rate if it happens again"
+        )
 
 
 def _alike(expected: Tensor | None, got: Tensor | None) -> bool:

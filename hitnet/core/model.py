@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hitnet.core import encoders, heads
-from hitnet.core.checkpoint import CONFIG, load_weights, read_checkpoint, write_checkpoint
+from hitnet.core.checkpoint import CONFIG, check_finite, check_weights, load_weights, read_checkpoint, write_checkpoint
 from hitnet.core.checks import check_images, check_labels, check_tensor
 from hitnet.core.decoder import Decoder, PaperDecoder, PictureDecoder, StandardisedDecoder
 from hitnet.core.timm_encoder import PREFIX, TimmEncoder
@@ -238,6 +238,10 @@ def load(path: str | Path) -> Model:
     if not (place / CONFIG).is_file() and (place / MODEL_FOLDER).is_dir():
         place = place / MODEL_FOLDER
     config, weights = read_checkpoint(place)
+    check_finite(weights, str(place))
+    if not config.name.startswith(PREFIX):  # timm may compute with what it builds
+        with torch.device("meta"):  # takes no memory, however large the network
+            check_weights(build(config), weights, str(place))
     model = build(config)
     load_weights(model, weights, str(place))
     return model.eval()

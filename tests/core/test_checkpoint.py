@@ -9,7 +9,7 @@ import torch
 
 import hitnet
 from hitnet.core.checkpoint import read_tensors, write_tensors
-from hitnet.core.model import Model, create_model
+from hitnet.core.model import Model, build, create_model
 from hitnet.settings import ModelConfig
 
 
@@ -142,6 +142,10 @@ def test_weights_cut_to_whole_numbers_are_refused_and_other_precisions_are_not(f
         ({"name": "hitnt"}, "there is no model 'hitnt'; did you mean 'hitnet'"),
         ({"num_classes": "three"}, "num_classes must be int, got 'three'"),
         ({"num_classes": 1}, "num_classes must be at least 2"),
+        ({"num_classes": 10**9, "class_names": []}, "num_classes must be at most 100,000, got 1e\\+09"),
+        ({"capsule_dim": 10**400}, "capsule_dim must be at most 10,000"),
+        ({"routing_iterations": 10**9}, "routing_iterations must be at most 100"),
+        ({"image_shape": [1, 28, 10**9]}, "image_shape must be at most 10,000"),
         ({"image_shape": [28, 28]}, "image_shape must be"),
         ({"image_shape": "28x28"}, "image_shape must be"),
         ({"class_names": ["a"]}, "class_names must hold 3 names, got 1"),
@@ -154,6 +158,35 @@ def test_a_config_that_describes_no_model_is_refused(change: dict[str, object], 
     content = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**content, **change}))
     with pytest.raises(ValueError, match=message):
+        hitnet.load(folder)
+
+
+@pytest.mark.parametrize(
+    "change", [{"capsule_dim": 10_000}, {"width": 10_000}, {"image_shape": [3, 10_000, 10_000]}, {"decoder": "picture"}]
+)
+def test_a_config_of_a_larger_model_than_the_weights_takes_no_memory(
+    change: dict[str, object], folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    content = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**content, **change}))
+    built = []
+
+    def build_and_tell(config: ModelConfig) -> Model:
+        built.append(build(config))
+        return built[-1]
+
+    monkeypatch.setattr("hitnet.core.model.build", build_and_tell)
+    with pytest.raises(ValueError, match="holds the weights of another model"):
+        hitnet.load(folder)
+    assert all(weight.is_meta for model in built for weight in model.parameters())
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused_by_name(folder: Path, value: float):
+    tensors, _ = read_tensors(folder / "model.safetensors")
+    tensors["head.layer.linear.weight"][0, 0] = value
+    write_tensors(folder / "model.safetensors", tensors)
+    with pytest.raises(ValueError, match="must hold finite weights, got 1 in head.layer.linear.weight"):
         hitnet.load(folder)
 
 
