@@ -383,7 +383,7 @@ def show_runs(runs: Sequence[Run]) -> None:
     for run in runs:
         try:
             _add(table, str(run.path), *_outcome(run))
-        except (ValueError, KeyError, TypeError, OSError):
+        except (ValueError, LookupError, TypeError, OSError):
             _add(table, str(run.path), "–", "–", "damaged")
     _show(table)
 

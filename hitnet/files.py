@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 LEFTOVERS = ".*.part"
+LARGEST_RECORD = 50_000_000  # bytes of a JSON or CSV file of a run
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -104,16 +105,26 @@ def write_json(path: Path, content: Any) -> None:
     write_bytes(path, text.encode(errors="backslashreplace"))  # file names that are not UTF-8 can be read back
 
 
+def read_record(path: Path) -> bytes:
+    """The content of a small file; what would never end, such as a pipe, or fill the memory is refused."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a file; it must be one, or a link to one")
+    if (size := path.stat().st_size) > LARGEST_RECORD:
+        limit = f"{LARGEST_RECORD / 1e6:g} MB"
+        raise ValueError(f"{path} has {size / 1e6:.0f} MB, expected at most {limit}; it is not a HitNet file")
+    return path.read_bytes()
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file, or an error that names the file."""
-    return parse_json(path.read_bytes(), path)
+    return parse_json(read_record(path), path)
 
 
 def parse_json(text: str | bytes, source: Path) -> dict[str, Any]:
     """The JSON object in a text; errors name `source`, the file it came from."""
     try:
         content = json.loads(text)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{source} is not valid JSON ({error}); it is damaged or not a HitNet file") from None
     if not isinstance(content, dict):
         raise ValueError(f"{source} must hold a JSON object, got {type(content).__name__}; it is not a HitNet file")

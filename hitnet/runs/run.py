@@ -10,7 +10,7 @@ from typing import Any
 
 from hitnet.core.checkpoint import WEIGHTS
 from hitnet.core.model import MODEL_FOLDER, Model, load
-from hitnet.files import is_leftover, new_folder, read_json, write_json, write_text
+from hitnet.files import is_leftover, new_folder, read_json, read_record, write_json, write_text
 from hitnet.settings import RunSettings, read_run_settings
 from hitnet.training.watchers import Row
 
@@ -143,7 +143,7 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        return self.result_file.is_file()
+        return self.result_file.exists()
 
     @property
     def resume_command(self) -> str:
@@ -175,8 +175,15 @@ class Run:
         """One row per epoch; empty until the first has ended."""
         if not self.metrics_file.is_file():
             return []
-        with open(self.metrics_file, newline="") as file:
-            return [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
+        try:
+            rows = csv.DictReader(io.StringIO(read_record(self.metrics_file).decode(), newline=""))
+            return [{name: float(value) for name, value in row.items() if value} for row in rows]
+        except (
+            csv.Error,
+            TypeError,
+            ValueError,
+        ) as error:  # TypeError: a line is too long
+            raise ValueError(f"{self.metrics_file} must hold one line of numbers per epoch ({error})") from None
 
     def write_metrics(self, rows: list[Row]) -> None:
         text = io.StringIO()
@@ -196,8 +203,8 @@ class Run:
 
 def find_runs(folder: Path) -> list[Run]:
     """All runs below a folder, oldest first."""
-    pattern = Run(folder).settings_file.name
-    files = sorted(folder.rglob(pattern), key=lambda file: file.stat().st_mtime)
+    files = [file for file in folder.rglob(Run(folder).settings_file.name) if file.is_file()]
+    files.sort(key=lambda file: file.stat().st_mtime)
     return [Run(file.parent) for file in files if not is_leftover(file.parent)]
 
 

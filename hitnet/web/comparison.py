@@ -9,6 +9,7 @@ from hitnet.core.model import load
 from hitnet.interpret.prototypes import prototypes
 from hitnet.runs.run import Run, finished_neighbours
 from hitnet.web.bundle import check_drawable
+from hitnet.web.records import number, part, text
 
 MOST = 500
 CURVES = ("train_error", "validation_error", "test_error")
@@ -16,52 +17,62 @@ CURVES = ("train_error", "validation_error", "test_error")
 
 def neighbours(run: Run) -> dict[str, Run]:
     """This run and the finished runs that share a runs folder with it, by a short name."""
-    own = run.path.resolve()
-    others = {f"{other.path.parent.name}/{other.path.name}": other for other in finished_neighbours(run, MOST)}
-    return {f"{own.parent.name}/{own.name}": run} | others
+    return {_name(run): run} | {_name(other): other for other in finished_neighbours(run, MOST)}
 
 
 def list_runs(run: Run) -> list[dict[str, Any]]:
-    """One entry per run; a run that cannot be read is left out."""
-    entries = []
-    for name, other in neighbours(run).items():
-        try:
-            result, settings = other.read_result() if other.is_finished else {}, other.read_settings()
-            test = result.get("test") or {}
-            entries.append(
-                {
-                    "id": name,
-                    "data": str(result.get("data") or settings.data),
-                    "model": str(result.get("model") or settings.model),
-                    "error": _number(test.get("error")),
-                    "current": other.path.resolve() == run.path.resolve(),
-                }
-            )
-        except (OSError, ValueError):
-            continue
-    return entries
+    """One entry per run; `unreadable` says what is wrong with one that cannot be read."""
+    own = run.path.resolve()
+    return [
+        {"id": name, "current": other.path.resolve() == own, **_summary(other)}
+        for name, other in neighbours(run).items()
+    ]
 
 
 def describe_run(run: Run) -> dict[str, Any]:
     """Numbers, curves and prototypes of one run."""
-    result, settings = run.read_result() if run.is_finished else {}, run.read_settings()
-    rows = run.read_metrics()
+    result, settings, rows = read_result(run), run.read_settings(), run.read_metrics()
     model = _drawn(run.path, run.weights_file.stat().st_mtime_ns)
+    curves = {name: [[row.get("epoch"), row[name]] for row in rows if name in row] for name in CURVES}
     return {
-        "data": str(result.get("data") or settings.data),
-        "model": settings.model,
-        "decoder": result.get("decoder"),
+        "data": text(result.get("data") or settings.data),
+        "model": text(settings.model),
+        "decoder": text(result["decoder"]) if result.get("decoder") else None,
         "epochs": len(rows),
-        "seconds": _number(result.get("seconds")),
-        "parameters": _number(result.get("parameters")),
-        "error": _number((result.get("test") or {}).get("error")),
-        "curves": {
-            name: [[row["epoch"], row[name]] for row in rows if name in row]
-            for name in CURVES
-            if any(name in row for row in rows)
-        },
+        "seconds": number(result.get("seconds")),
+        "parameters": number(result.get("parameters")),
+        "error": number(part(result, "test").get("error")),
+        "curves": {name: points for name, points in _finite(curves).items() if points},
         **model,
     }
+
+
+def read_result(run: Run) -> dict[str, Any]:
+    """The result of a finished run; empty for the run that is explored, if it is not finished."""
+    return run.read_result() if run.is_finished else {}
+
+
+def _name(run: Run) -> str:
+    path = run.path.resolve()
+    return text(f"{path.parent.name}/{path.name}")
+
+
+def _summary(run: Run) -> dict[str, Any]:
+    try:
+        result, settings = read_result(run), run.read_settings()
+    except (OSError, ValueError) as error:
+        return {"data": "", "model": "", "error": None, "unreadable": text(error)}
+    return {
+        "data": text(result.get("data") or settings.data),
+        "model": text(result.get("model") or settings.model),
+        "error": number(part(result, "test").get("error")),
+        "unreadable": None,
+    }
+
+
+def _finite(curves: dict[str, list[list[Any]]]) -> dict[str, list[list[Any]]]:
+    """Without the points that are nowhere."""
+    return {name: [point for point in points if None not in map(number, point)] for name, points in curves.items()}
 
 
 @lru_cache(maxsize=16)
@@ -69,7 +80,7 @@ def _drawn(path: Path, _changed: int) -> dict[str, Any]:
     """Classes, and prototypes as bytes; drawn once, and again only when the weights change."""
     try:
         model = load(path)
-    except RuntimeError as error:  # a timm network, and timm is not installed
+    except RuntimeError as error:  # a timm network, and timm is not installed; or torch cannot build it
         raise ValueError(str(error)) from error
     content: dict[str, Any] = {"classes": list(model.config.class_names), "shape": model.config.image_shape}
     try:
@@ -78,7 +89,3 @@ def _drawn(path: Path, _changed: int) -> dict[str, Any]:
         return content | {"prototypes": None, "why": str(error)}
     pictures = (prototypes(model) * 255).round().byte().cpu().numpy().tobytes()
     return content | {"prototypes": base64.b64encode(pictures).decode(), "why": None}
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

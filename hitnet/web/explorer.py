@@ -19,6 +19,7 @@ from hitnet.runs.run import Run
 from hitnet.web.bundle import describe_model, pack_decoder, pack_exemplars
 from hitnet.web.decoding import DecodingProcess
 from hitnet.web.names import ComponentNames
+from hitnet.web.records import number, part, text
 from hitnet.web.testset import TestSet
 
 
@@ -107,18 +108,24 @@ def _describe_what_if(explanation: Explanation) -> dict[str, Any]:
 
 def describe_run_and_model(run: Run, model: Model, names: ComponentNames) -> dict[str, Any]:
     """The description that both the served page and the static one start with."""
-    result = run.read_result() if run.is_finished else {}
+    complaints = []
     try:
-        given, complaint = names.read(), None
+        result = run.read_result() if run.is_finished else {}
     except ValueError as error:
-        given, complaint = {}, str(error)
+        result = {}
+        complaints.append(text(error))
+    try:
+        given = names.read()
+    except ValueError as error:
+        given = {}
+        complaints.append(text(error))
     return {
         **describe_model(model),
-        "run": f"{run.path.resolve().parent.name}/{run.path.resolve().name}",
-        "data": str(result.get("data") or run.read_settings().data),
-        "error": (result.get("test") or {}).get("error"),
-        "epochs": result.get("epochs"),
-        "quality": result.get("quality"),
+        "run": text(f"{run.path.resolve().parent.name}/{run.path.resolve().name}"),
+        "data": text(result.get("data") or run.read_settings().data),
+        "error": number(part(result, "test").get("error")),
+        "epochs": number(result.get("epochs")),
+        "quality": part(result, "quality") or None,
         "names": given,
-        "complaint": complaint,
+        "complaint": "; ".join(complaints) or None,
     }

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -58,7 +58,7 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
         async with uploads.read(request, LARGEST_UPLOAD) as content, places:
             if await request.is_disconnected():
                 return Response()  # nobody reads it
-            return JSONResponse(await _in_thread(work, content))
+            return Json(await _in_thread(work, content))
 
     async def page(request: Request) -> Response:
         return static["index.html"]
@@ -70,13 +70,13 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
         return static[name]
 
     async def run(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(explorer.describe))
+        return Json(await run_in_threadpool(explorer.describe))
 
     async def decoder(request: Request) -> Response:
         return Response(explorer.weights, media_type="application/octet-stream")
 
     async def exemplars(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(lambda: explorer.exemplars))
+        return Json(await run_in_threadpool(lambda: explorer.exemplars))
 
     async def explain(request: Request) -> Response:
         invert = _one_of(request, "invert", ("0", "1"), "0") == "1"
@@ -94,14 +94,14 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
         index = _integer(request, "class", 0, explorer.model.head.num_classes - 1)
         offset = _integer(request, "offset", 0, 10**9) or 0
         limit = _integer(request, "limit", 1, LARGEST_PAGE) or 24
-        return JSONResponse(await run_in_threadpool(explorer.tests.page, show, index, offset, limit))
+        return Json(await run_in_threadpool(explorer.tests.page, show, index, offset, limit))
 
     async def test(request: Request) -> Response:
         index = _integer(request, "index", 0, 10**9)
         if index is None:
             raise HTTPException(400, "which test image? Give its index")
         explorer.tests.start()
-        return JSONResponse(await _in_thread(explorer.explain_test, index))
+        return Json(await _in_thread(explorer.explain_test, index))
 
     async def name(request: Request) -> Response:
         async with uploads.read(request, LARGEST_JSON) as body:
@@ -110,13 +110,13 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
         if set(content) != set(wanted) or any(type(content[key]) is not kind for key, kind in wanted.items()):
             raise HTTPException(400, 'expected {"class": a number, "component": a number, "name": a text}')
         arguments = (content["class"], content["component"], content["name"])
-        return JSONResponse({"names": await _in_thread(explorer.names.write, *arguments)})
+        return Json({"names": await _in_thread(explorer.names.write, *arguments)})
 
     async def runs(request: Request) -> Response:
-        return JSONResponse({"runs": await run_in_threadpool(comparison.list_runs, explorer.run)})
+        return Json({"runs": await run_in_threadpool(comparison.list_runs, explorer.run)})
 
     async def compared(request: Request) -> Response:
-        return JSONResponse(await _in_thread(_compared, explorer, request.query_params.get("id", "")))
+        return Json(await _in_thread(_compared, explorer, request.query_params.get("id", "")))
 
     app = Starlette(
         routes=[
@@ -137,6 +137,18 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
     )
     # Outermost: a Starlette middleware would not see the response to an unhandled exception.
     return Guard(app, host_check(host))
+
+
+class Json(Response):
+    """JSON in ASCII: names may hold halves of characters, which have no other encoding."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        try:
+            return json.dumps(content, allow_nan=False).encode()
+        except ValueError:
+            raise HTTPException(500, "the run answers with numbers that are not finite; train it again") from None
 
 
 def host_check(host: str) -> Callable[[str], bool]:
@@ -294,8 +306,8 @@ def _integer(request: Request, key: str, low: int, high: int) -> int | None:
     return int(value)
 
 
-def _error(status: int, message: str, headers: Any = None) -> JSONResponse:
-    return JSONResponse({"error": message}, status, headers)
+def _error(status: int, message: str, headers: Any = None) -> Response:
+    return Json({"error": message}, status, headers)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

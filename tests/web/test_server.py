@@ -3,6 +3,8 @@
 import base64
 import io
 import json
+import os
+import shutil
 import struct
 import time
 import zlib
@@ -23,9 +25,11 @@ from PIL import Image
 from starlette.testclient import TestClient
 from support.explorer_runs import fake_run
 
+from hitnet.console import show_runs
 from hitnet.core.model import create_model
 from hitnet.data import load_dataset, to_float
 from hitnet.interpret.explanation import explain
+from hitnet.runs.run import find_runs
 from hitnet.web import decoding
 from hitnet.web.bundle import check_drawable
 from hitnet.web.decoding import DecodingProcess
@@ -242,6 +246,76 @@ def test_runs_are_compared_with_and_without_prototypes(client: TestClient) -> No
     other = client.get("/api/runs/one", params={"id": "mnist-mini/lenet5-s0"}).json()
     assert other["prototypes"] is None
     assert "Hit-or-Miss" in other["why"]
+
+
+UNREADABLE = [b"", b"[]", b"{", b"null", b"\xff\xfe", b"[" * 100_000, b'{"test": ' + b"9" * 5_000 + b"}"]
+STRANGE = [
+    {"test": [], "quality": [1], "data": {"a": 1}},
+    {"test": {"error": float("nan")}, "quality": {"r2": float("inf"), "read_back": [float("nan")]}},
+    {"test": {"error": "low"}, "epochs": [], "seconds": {}, "decoder": 7, "parameters": 10**400},
+    {"data": "\ud800", "model": "\udfff", "test": {"error": 1e999}},
+]
+
+
+@pytest.mark.parametrize("content", [*UNREADABLE, *(json.dumps(content).encode() for content in STRANGE)])
+def test_damaged_results_break_nothing_and_an_unreadable_run_is_listed_as_unreadable(
+    copied_run: Path, content: bytes
+) -> None:
+    beside = Path(shutil.copytree(copied_run, copied_run.with_name("beside")))
+    for run in (copied_run, beside):
+        (run / "result.json").write_bytes(content)
+    client = TestClient(create_app(Explorer(copied_run)), base_url="http://localhost", raise_server_exceptions=False)
+    page = client.get("/api/run")
+    found = {run["id"]: run for run in client.get("/api/runs").json()["runs"]}["mnist-mini/beside"]
+    one = client.get("/api/runs/one?id=mnist-mini/beside")
+    assert page.status_code == 200
+    if content in UNREADABLE:
+        assert "result.json" in page.json()["complaint"]
+        assert "result.json" in found["unreadable"]
+        assert is_error(one, 400, "result.json")
+    else:
+        assert found["unreadable"] is None
+        assert found["error"] is None
+        assert one.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("table", "points"),
+    [
+        ("epoch,test_error\n1,nan\n2,5\n3,inf\n", [[2, 5]]),
+        ("test_error\n5\n", None),
+        ("epoch,test_error\n1\n2,5\n", [[2, 5]]),
+        ("", None),
+        ("epoch,test_error\n1,2,3\n", "one line of numbers"),
+        ("epoch,test_error\n1,low\n", "one line of numbers"),
+        ("epoch,test_error\n1,\0\n", "one line of numbers"),
+    ],
+)
+def test_damaged_metrics_lose_their_points_or_are_refused(copied_run: Path, table: str, points: Any) -> None:
+    (copied_run / "metrics.csv").write_text(table)
+    client = TestClient(create_app(Explorer(copied_run)), base_url="http://localhost", raise_server_exceptions=False)
+    assert client.get("/api/runs").status_code == client.get("/api/run").status_code == 200
+    one = client.get("/api/runs/one?id=mnist-mini/copy")
+    if isinstance(points, str):
+        assert is_error(one, 400, points)
+    else:
+        assert one.json()["curves"].get("test_error") == points
+
+
+@pytest.mark.parametrize("name", ["args.json", "result.json", "metrics.csv", "env.json", "component-names.json"])
+def test_a_pipe_in_a_run_folder_is_not_waited_for(copied_run: Path, name: str) -> None:
+    """Nor are links that lead nowhere, in circles or to what never ends."""
+    explorer = Explorer(copied_run)
+    client = TestClient(create_app(explorer), base_url="http://localhost", raise_server_exceptions=False)
+    for number, place in enumerate((None, "nowhere", name, "/dev/zero")):
+        strange = Path(shutil.copytree(copied_run, copied_run.with_name(f"strange{number}"))) / name
+        strange.unlink(missing_ok=True)
+        os.mkfifo(strange) if place is None else strange.symlink_to(place)
+    assert client.get("/api/runs").status_code == 200
+    for number in range(4):
+        assert client.get(f"/api/runs/one?id=mnist-mini/strange{number}").status_code < 500
+    assert len(find_runs(copied_run.parent)) >= 1
+    show_runs(find_runs(copied_run.parent))
 
 
 def test_networks_without_prototypes_are_refused_with_the_reason() -> None:

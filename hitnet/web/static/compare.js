@@ -25,7 +25,7 @@ export class Comparison {
 
   fill(runs) {
     const current = runs.find((run) => run.current) ?? runs[0];
-    const alike = runs.filter((run) => run !== current).sort((first, second) => (second.data === current.data) - (first.data === current.data));
+    const alike = runs.filter((run) => run !== current && !run.unreadable).sort((first, second) => (second.data === current.data) - (first.data === current.data));
     const chosen = { a: this.chosen?.a ?? current.id, b: this.chosen?.b ?? (alike[0] ?? current).id };
     find(".only-one", this.root).hidden = runs.length > 1;
     find(".choices", this.root).replaceChildren(
@@ -165,7 +165,7 @@ function ticks(low, high, logarithmic) {
 }
 
 function title(run) {
-  return `${run.id}${run.error === null ? "" : ` · ${run.error.toFixed(2)} %`}${run.current ? " (this one)" : ""}`;
+  return `${run.id}${run.error === null ? "" : ` · ${run.error.toFixed(2)} %`}${run.current ? " (this one)" : ""}${run.unreadable ? " (unreadable)" : ""}`;
 }
 
 function duration(seconds) {
