@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from hitnet.errors import check_known
+from hitnet.errors import check_known, printable
 from hitnet.experiments.protocol import ScaleName, Target
 from hitnet.settings import NetworkOptions, RunOptions, TrainConfig
 
@@ -110,7 +110,7 @@ def predict(
     calibration = read_calibration(run)
     predictions = predict_files(load_model(run, device), files, calibration.threshold if calibration else None)
     if as_json:
-        print(json.dumps([asdict(each) for each in predictions], indent=2, ensure_ascii=False))
+        print(printable(json.dumps([asdict(each) for each in predictions], indent=2, ensure_ascii=False)))
     else:
         console.show_predictions(predictions, calibration)
     if any(each.error for each in predictions):
@@ -419,7 +419,7 @@ def main() -> None:
             config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
         )
     except KeyboardInterrupt as stop:
-        print(str(stop) or "stopped", file=sys.stderr)
+        print(printable(str(stop)) or "stopped", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         # The reader of our output, `head` for example, has closed the pipe. Nothing must be flushed into it at exit.
@@ -429,7 +429,7 @@ def main() -> None:
         if "HITNET_DEBUG" in os.environ:
             raise
         where = "" if _leads() else f" in process {os.environ['RANK']}"
-        sys.exit(f"hitnet: error{where}: {error}")
+        sys.exit(f"hitnet: error{where}: {printable(str(error))}")
 
 
 def _leads() -> bool:

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
+from hitnet.errors import printable
 from hitnet.experiments.cost import gpu_hours
 from hitnet.experiments.reproduce import Listener
 from hitnet.experiments.runner import Progress as TrialProgress
@@ -41,7 +42,7 @@ console = Console(highlight=False, soft_wrap=True)
 
 
 def say(text: str) -> None:
-    console.print(text, markup=False)
+    console.print(printable(text), markup=False)
 
 
 class TrainingView(Watcher):
@@ -364,7 +365,7 @@ def _progress_table(all_progress: Sequence[TrialProgress], seconds_left: float, 
     for each in shown:
         error = "–" if each.error is None else f"{each.error:.2f}"
         # One line per run, even if its name is long: the number of rows was chosen to fit.
-        name = Text(each.trial.title, no_wrap=True, overflow="ellipsis")
+        name = Text(printable(each.trial.title), no_wrap=True, overflow="ellipsis")
         table.add_row(name, f"{each.epochs}/{each.trial.settings.epochs}", error, each.status)
     if len(ranked) > len(shown):
         _add(table, f"… and {len(ranked) - len(shown)} more", "", "", "")
@@ -405,7 +406,7 @@ def _duration(seconds: float) -> str:
 
 def _table(headings: Sequence[str], sides: str, title: str | None = None) -> Table:
     """An empty table; `sides` has l (left) or r (right) for each column."""
-    table = Table(title=None if title is None else Text(title), title_justify="left")
+    table = Table(title=None if title is None else Text(printable(title)), title_justify="left")
     for heading, side in zip(headings, sides, strict=True):
         table.add_column(heading, justify="right" if side == "r" else "left", overflow="fold")
     return table
@@ -413,7 +414,7 @@ def _table(headings: Sequence[str], sides: str, title: str | None = None) -> Tab
 
 def _add(table: Table, *cells: str) -> None:
     # As Text: in a plain string, rich would read a class called "[old] fox" as markup.
-    table.add_row(*map(Text, cells))
+    table.add_row(*(Text(printable(cell)) for cell in cells))
 
 
 def _show(table: Table) -> None:

@@ -1,8 +1,17 @@
 """Errors that name the remedy: the closest known name, or the package to install. Imports no torch."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from importlib.util import find_spec
+
+# Control characters but for line breaks and tabs, halves of characters, and marks that turn the direction of reading.
+UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """A text that cannot command the terminal: names of files and classes may hold anything."""
+    return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)  # as JSON escapes them
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import string
 import subprocess
 import sys
 from collections.abc import Callable
@@ -233,3 +234,22 @@ def test_hitnet_alone_shows_the_help(hitnet):
     answer = hitnet()
     assert answer.code == 0
     assert "usage: hitnet" in answer.out
+
+
+@pytest.mark.parametrize("name", ["\x1b[2Jcat.png", "cat\x9b31m.png", "\x07.png", "gnp\u202e.png", "\udcff.png"])
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_names_of_files_do_not_command_the_terminal(
+    hitnet: Callable[..., Answer], home: Home, name: str, options: tuple[str, ...]
+) -> None:
+    strange = home.path / name
+    draw(0, 1).save(strange)
+    missing = home.path / f"no{name}"
+    answer = hitnet("predict", home.run, strange, missing, *options)
+    for letter in set(name) - set(string.printable):
+        assert letter not in answer.out + answer.err
+        assert f"\\u{ord(letter):04x}" in answer.out
+    if options:
+        assert [each["file"] for each in json.loads(answer.out)] == [str(strange), str(missing)]
+    refused = hitnet("predict", home.path / name, strange)
+    assert str(refused.code).isprintable()
+    strange.unlink()
