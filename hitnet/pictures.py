@@ -18,7 +18,8 @@ ORIENTATION = 0x0112  # the EXIF tag; from 5 on the picture is stored on its sid
 
 MOST_SCANS = 100  # a progressive JPEG has about ten; each costs as much time as the first, however short it is
 START_OF_SCAN = b"\xff\xda"
-PIECE = 1_000_000
+PIECE = 1_000_000  # bytes that are looked at together
+ROWS = 64  # of deep pictures, likewise
 
 Source = str | Path | BinaryIO
 Pixels = npt.NDArray[np.uint8]
@@ -76,6 +77,8 @@ def decode(source: Source, size: tuple[int, int] | None = None) -> Image.Image:
 def _open(source: Source) -> Image.Image:
     if not isinstance(source, (str, Path)):
         source.seek(0)
+    elif Path(source).exists() and not Path(source).is_file():  # reading from a pipe would never end
+        raise ValueError("it is not a file; give a picture file, or a link to one")
     image = Image.open(source, formats=FORMATS)
     # PIL only warns at its limit and raises an error at twice that; here the limit is strict.
     if (limit := Image.MAX_IMAGE_PIXELS) is not None and image.width * image.height > limit:
@@ -102,8 +105,12 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     """Any mode -> L or RGB."""
     if image.mode.startswith("I"):
         # 16 bits per pixel: PIL would clip at 255 where the range must be scaled.
-        deep = np.asarray(image).astype(np.int64).clip(0, 65535)
-        return Image.fromarray(((deep + 128) // 257).astype(np.uint8))
+        # Some rows at a time: the arithmetic needs more bytes than the picture.
+        deep, shallow = np.asarray(image), np.empty((image.height, image.width), np.uint8)
+        for rows in range(0, image.height, ROWS):
+            band = deep[rows : rows + ROWS].astype(np.int32).clip(0, 65535)
+            shallow[rows : rows + ROWS] = (band + 128) // 257
+        return Image.fromarray(shallow)
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Condition
 
 import numpy as np
 import torch
@@ -21,6 +23,7 @@ from hitnet.pictures import SUFFIXES, Pixels, decode, picture_size
 
 LARGEST_KEPT = 128  # pictures of one size are kept as they are up to this side
 DEFAULT_SIDES = (28, 64)  # others become squares of their median side, within these bounds
+MOST_PIXELS = 50_000_000  # that are decoded at the same time; each takes some ten bytes
 LISTED = 50  # at most this many bad files are listed in an error
 SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini"})
 
@@ -32,6 +35,28 @@ class Entry:
     path: Path
     class_name: str
     held_out: bool = False
+
+
+class Allowance:
+    """Lets threads decode pictures at the same time, as long as these have so many pixels together at most."""
+
+    def __init__(self, pixels: int) -> None:
+        self.most = self.left = pixels
+        self.changed = Condition()
+
+    @contextmanager
+    def of(self, pixels: int) -> Iterator[None]:
+        """Wait until so many pixels are left, or nobody else has any."""
+        pixels = min(pixels, self.most)
+        with self.changed:
+            self.changed.wait_for(lambda: self.left >= pixels)
+            self.left -= pixels
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.left += pixels
+                self.changed.notify_all()
 
 
 def load_folder(
@@ -161,7 +186,7 @@ def _read_all(
         sizes = [each for each in pool.map(_size_or_error, paths) if not isinstance(each, Exception)]
         if size is None and sizes:
             size = _choose_size(sizes, notes)
-        pictures = list(pool.map(partial(_pixels_or_error, size=size), paths))
+        pictures = list(pool.map(partial(_pixels_or_error, size=size, allowance=Allowance(MOST_PIXELS)), paths))
     bad = [str(picture) for picture in pictures if isinstance(picture, Exception)]
     if bad and not skip_bad:
         remedy = "Remove them, or skip them (--skip-bad, skip_bad=True)"
@@ -184,9 +209,10 @@ def _size_or_error(path: Path) -> tuple[int, int] | Exception:
         return error
 
 
-def _pixels_or_error(path: Path, size: tuple[int, int] | None) -> Pixels | Exception:
+def _pixels_or_error(path: Path, size: tuple[int, int] | None, allowance: Allowance) -> Pixels | Exception:
     try:
-        return np.asarray(decode(path, size))
+        with allowance.of(math.prod(picture_size(path))):
+            return np.asarray(decode(path, size))
     except (ValueError, OSError) as error:
         return error
 

@@ -8,22 +8,26 @@ from __future__ import annotations
 import gzip
 import io
 import math
+import struct
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hitnet.data.affine import FRAME
+from hitnet.data.announced import LARGEST_RATIO, check_announced
 from hitnet.data.dataset import ImageSet
 
 CIFAR_SHAPE = (3, 32, 32)
 CIFAR_FILES = (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin")
+MAT_HEADER, MAT_PACKED = 128, 15  # bytes before the first variable; the kind of one packed with zlib
 REPLACE = "replace it with the official file"
 
 
@@ -38,17 +42,24 @@ def read_idx_split(images: Path, labels: Path) -> ImageSet:
 def read_idx(path: Path, dims: int) -> Tensor:
     """One IDX file of bytes -> uint8 tensor of `dims` dimensions."""
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            magic = bytes([0, 0, 8, dims])
+            if (start := file.read(4)) != magic:
+                raise ValueError(f"{path} must start with the IDX magic {magic.hex()}, got {start.hex()}; {REPLACE}")
+            if len(sides := file.read(4 * dims)) < 4 * dims:
+                raise ValueError(f"{path} declares its shape in {4 * dims} bytes, got {len(sides)}; {REPLACE}")
+            shape = [int.from_bytes(sides[at : at + 4], "big") for at in range(0, 4 * dims, 4)]
+            size = math.prod(shape)
+            if size > LARGEST_RATIO * path.stat().st_size:
+                raise ValueError(f"{path} declares {shape} = {size} bytes, more than it can hold; {REPLACE}")
+            check_announced(path, size)
+            data = file.read(size + 1)  # one more shows a file that is too long
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is not a complete gzip file ({error}); {REPLACE}") from error
-    magic = bytes([0, 0, 8, dims])
-    if data[:4] != magic:
-        raise ValueError(f"{path} must start with the IDX magic {magic.hex()}, got {data[:4].hex()}; {REPLACE}")
-    header = 4 + 4 * dims
-    shape = [int.from_bytes(data[at : at + 4], "big") for at in range(4, header, 4)]
-    if len(data) != header + math.prod(shape):
-        raise ValueError(f"{path} declares {shape} = {math.prod(shape)} bytes, got {len(data) - header}; {REPLACE}")
-    return torch.from_numpy(np.frombuffer(data, np.uint8, offset=header).reshape(shape).copy())
+    if len(data) != size:
+        got = f"{len(data)}" if len(data) < size else "more"
+        raise ValueError(f"{path} declares {shape} = {size} bytes, got {got}; {REPLACE}")
+    return torch.from_numpy(np.frombuffer(data, np.uint8).reshape(shape).copy())
 
 
 def read_cifar(source: Path) -> tuple[ImageSet, ImageSet]:
@@ -70,6 +81,7 @@ def _read_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:
             for member in archive:
                 name = Path(member.name).name
                 if name in names and (content := archive.extractfile(member)):
+                    check_announced(f"{path}/{name}", member.size)
                     contents[name] = content.read()
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is not a complete .tar.gz file ({error}); {REPLACE}") from error
@@ -118,6 +130,7 @@ def _mat_files(path: Path) -> Iterator[tuple[str, Path | io.BytesIO]]:
             with zipfile.ZipFile(path) as archive:
                 names = [name for name in archive.namelist() if name.endswith(".mat") and "__MACOSX" not in name]
                 for name in sorted(names, key=lambda name: (len(name), name)):
+                    check_announced(f"{path}/{name}", archive.getinfo(name).file_size)
                     yield f"{path}/{name}", io.BytesIO(archive.read(name))
         except (zipfile.BadZipFile, EOFError, zlib.error) as error:
             raise ValueError(f"{path} is not a complete .zip file ({error}); {REPLACE}") from error
@@ -141,9 +154,33 @@ def _load_mat(source: Path | io.BytesIO, name: str, needs: Sequence[str]) -> dic
     from scipy.io import loadmat  # slow to import, and most data sets do not need it
 
     try:
+        with source.open("rb") if isinstance(source, Path) else nullcontext(source) as file:
+            announced = _announced_by_mat(file)
+    except (OSError, zlib.error) as error:
+        raise ValueError(f"{name} is not a complete .mat file ({error}); {REPLACE}") from error
+    check_announced(name, announced)
+    try:
         content: dict[str, Any] = loadmat(source, variable_names=list(needs))
     except Exception as error:  # broken files make scipy raise almost any exception
         raise ValueError(f"{name} is not a complete .mat file ({error}); {REPLACE}") from error
     if missing := [variable for variable in needs if variable not in content]:
         raise ValueError(f"{name} must hold {' and '.join(needs)}, {' and '.join(missing)} missing; {REPLACE}")
     return content
+
+
+def _announced_by_mat(file: BinaryIO) -> int:
+    """The bytes of all variables of a MATLAB 5 file, from their tags; a packed one begins with its content's tag."""
+    file.seek(MAT_HEADER - 2)
+    order = {b"IM": "<II", b"MI": ">II"}.get(file.read(2))
+    total = 0
+    while order and len(tag := file.read(8)) == 8:
+        kind, size = struct.unpack(order, tag)
+        end = file.tell() + size
+        if kind == MAT_PACKED:
+            tag = zlib.decompressobj().decompress(file.read(min(size, 64)), 8)
+            total += struct.unpack(order, tag)[1] if len(tag) == 8 else 0
+        else:
+            total += size
+        file.seek(end)
+    file.seek(0)
+    return total

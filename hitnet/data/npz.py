@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
-import zlib
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 from torch import Tensor
 
+from hitnet.data.announced import check_announced
 from hitnet.data.dataset import Dataset, ImageSet
 from hitnet.data.folder import natural_order
 from hitnet.data.split import split_off_test
 
 Array = npt.NDArray[Any]
+NAMES = frozenset({"x_train", "y_train", "x_test", "y_test", "class_names"})
 LAYOUTS = "(count, h, w), (count, c, h, w) or (count, h, w, c) with 1 or 3 channels"
 
 
@@ -48,10 +51,12 @@ def load_npz(path: Path, *, test_fraction: float | None = 0.2, split_seed: int =
 
 def _read_arrays(path: Path) -> dict[str, Array]:
     try:
+        with zipfile.ZipFile(path) as archive:
+            _check_sizes(path, archive)
         # Without pickle: an object array, which could run code, is refused.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-            arrays = {name: np.asarray(content[name]) for name in content.files}
-    except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+            arrays = {name: np.asarray(content[name]) for name in content.files if name in NAMES}
+    except Exception as error:  # broken files make numpy and zipfile raise almost any exception
         raise ValueError(
             f"{path} is not a readable .npz of plain arrays ({error}); save it with numpy.savez"
         ) from error
@@ -60,6 +65,19 @@ def _read_arrays(path: Path) -> dict[str, Array]:
     if missing := sorted(needed - set(arrays)):
         raise ValueError(f"{path} must hold {', '.join(sorted(needed))}; {', '.join(missing)} missing")
     return arrays
+
+
+def _check_sizes(path: Path, archive: zipfile.ZipFile) -> None:
+    """Compare what each array announces with its size in the archive, and all together with the memory."""
+    members = [member for member in archive.infolist() if member.filename.removesuffix(".npy") in NAMES]
+    check_announced(path, sum(member.file_size for member in members))
+    for member in members:
+        with archive.open(member) as file:
+            read_header = read_array_header_1_0 if read_magic(file) == (1, 0) else read_array_header_2_0
+            shape, _, kind = read_header(file)
+            size, there = math.prod(shape) * kind.itemsize, member.file_size - file.tell()
+        if size != there and not kind.hasobject:
+            raise ValueError(f"{member.filename} announces {shape} of {kind}, {size} bytes, and has {there}")
 
 
 def _to_images(array: Array, name: str, notes: list[str]) -> Tensor:

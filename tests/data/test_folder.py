@@ -2,7 +2,9 @@
 
 import os
 import struct
+import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import torch
 from PIL import Image
 
 from hitnet.data import load_dataset
+from hitnet.data.folder import Allowance
 
 
 def picture(seed: int = 0, size: tuple[int, int] = (12, 10), colour: bool = False) -> Image.Image:
@@ -258,3 +261,21 @@ def test_another_kind_of_file_is_refused(tmp_path):
     (tmp_path / "data.zip").touch()
     with pytest.raises(ValueError, match="expected a folder of class folders or an .npz file, got .*data.zip"):
         load_dataset(tmp_path / "data.zip")
+
+
+def test_pictures_are_decoded_together_only_up_to_so_many_pixels():
+    allowance, at_work, most = Allowance(100), [], []
+
+    def decode(pixels):
+        with allowance.of(pixels):
+            at_work.append(pixels)
+            most.append(sum(at_work))
+            time.sleep(0.01)
+            at_work.remove(pixels)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(decode, [10, 60, 50, 40, 30, 1000] * 5))
+    alone = [total for total in most if total >= 1000]
+    assert max(total for total in most if total < 1000) <= 100
+    assert set(alone) == {1000}  # too large for the limit, but alone
+    assert allowance.left == 100

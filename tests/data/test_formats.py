@@ -2,7 +2,9 @@
 
 import gzip
 import runpy
+import tracemalloc
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +77,8 @@ IMAGES = idx_bytes(np.zeros((40, 28, 28)))
         (gzip.compress(IMAGES)[:-20], "not a complete gzip file"),
         (b"<html>not here</html>", "not a complete gzip file"),
         (gzip.compress(IMAGES[:-1]), "declares \\[40, 28, 28\\] = 31360 bytes, got 31359"),
-        (gzip.compress(IMAGES + b"x"), "got 31361"),
+        (gzip.compress(IMAGES + b"x"), "got more"),
+        (gzip.compress(IMAGES[:4] + b"\xff" * 12), "more than it can hold"),
         (gzip.compress(IMAGES[:6]), "declares"),
         (gzip.compress(b""), "IDX magic"),
         (gzip.compress(idx_bytes(np.zeros((39, 28, 28)))), "has 39 images, .* 40 labels"),
@@ -135,6 +138,30 @@ def test_svhn_is_read_as_written_and_label_10_is_digit_0(tmp_path):
     loaded = load_dataset("svhn", data_dir=tmp_path)
     assert np.array_equal(loaded.train.images, images)
     assert loaded.train.labels.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0] * 2
+
+
+def test_a_gzip_file_is_only_unpacked_as_far_as_it_declares(tmp_path):
+    write_mnist(tmp_path)
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(IMAGES + bytes(100_000_000)))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="declares .* got more"):
+        load_dataset("mnist", data_dir=tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10e6
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [("mnist", write_mnist), ("svhn", write_svhn), ("cifar10", partial(write_cifar, archive=True))],
+)
+def test_files_that_announce_more_than_the_memory_are_refused(tmp_path, monkeypatch, name, write):
+    write(tmp_path)
+    load_dataset(name, data_dir=tmp_path)
+    monkeypatch.setattr("hitnet.data.announced.most_bytes", lambda: 5_000)
+    monkeypatch.setattr("scipy.io.loadmat", pytest.fail)
+    with pytest.raises(ValueError, match=r"announces \S+ GB, more than half of this machine's memory"):
+        load_dataset(name, data_dir=tmp_path)
 
 
 PIXELS = np.zeros((32, 32, 3, 4), np.uint8)

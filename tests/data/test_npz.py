@@ -1,7 +1,9 @@
 """Arrays in an .npz."""
 
+import io
 import pickle
 import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -144,3 +146,27 @@ def test_a_truncated_npz_and_a_bare_npy_are_refused(tmp_path):
     (tmp_path / "bare.npy").rename(path)
     with pytest.raises(ValueError, match="not a readable .npz"):
         load_dataset(path)
+
+
+@pytest.mark.parametrize("shape", ["(1000000000000, 28, 28)", "(4, 28, 28)", "(12,)"])
+def test_an_array_that_is_not_as_large_as_it_announces_is_refused_before_memory_is_taken(tmp_path, shape):
+    array = io.BytesIO()
+    np.save(array, np.zeros((12, 28, 28), np.uint8))
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    with zipfile.ZipFile(tmp_path / "lies.npz", "w") as archive:
+        archive.writestr("x_train.npy", array.getvalue()[:10] + header.encode() + array.getvalue()[128:])
+        archive.writestr("y_train.npy", array.getvalue())
+    with pytest.raises(ValueError, match=r"x_train.npy announces .* bytes, and has 9408"):
+        load_dataset(tmp_path / "lies.npz")
+
+
+def test_an_npz_that_announces_more_than_the_memory_is_refused(tmp_path, monkeypatch):
+    path = saved(tmp_path, x_train=np.zeros((12, 60, 60), np.uint8), y_train=LABELS)
+    monkeypatch.setattr("hitnet.data.announced.most_bytes", lambda: 40_000)
+    with pytest.raises(ValueError, match=r"announces \S+ GB, more than half of this machine's memory"):
+        load_dataset(path)
+
+
+def test_other_arrays_of_an_npz_are_left_alone(tmp_path):
+    other = np.array([Trap()] * 12, dtype=object)
+    assert len(load_dataset(saved(tmp_path, x_train=GREY, y_train=LABELS, other=other)).train)

@@ -1,13 +1,15 @@
 """Single pictures, converted to what a model wants."""
 
 import io
+import os
+import tracemalloc
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from hitnet.data import read_image
-from hitnet.pictures import decode, picture_size
+from hitnet.pictures import MOST_SCANS, decode, picture_size
 
 
 def saved(image: Image.Image, format: str = "PNG", **options) -> io.BytesIO:
@@ -119,3 +121,36 @@ def test_the_pixel_limit_of_pil_is_respected(monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(ValueError, match="the picture cannot be read"):
         read_image(saved(Image.new("L", (11, 10))), (1, 28, 28))
+
+
+def test_a_large_picture_of_sixteen_bits_takes_little_more_memory_than_its_pixels():
+    file = saved(Image.fromarray(np.full((3000, 3000), 514, np.uint16)))
+    tracemalloc.start()
+    assert set(np.unique(decode(file))) == {2}
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6 * 3000 * 3000
+
+
+@pytest.mark.parametrize("scans", [MOST_SCANS - 10, MOST_SCANS - 9])
+def test_a_jpeg_may_have_a_hundred_scans_and_no_more(tmp_path, scans):
+    whole = saved(Image.new("RGB", (40, 30), "teal"), "JPEG", progressive=True).getvalue()
+    assert whole.count(b"\xff\xda") == 10
+    again = scans * whole[whole.rindex(b"\xff\xda") : -2]
+    (tmp_path / "again.jpg").write_bytes(whole[:-2] + again + whole[-2:])
+    if scans + 10 > MOST_SCANS:
+        with pytest.raises(ValueError, match=r"again.jpg cannot be read as a picture: 101 scans are more than the 100"):
+            decode(tmp_path / "again.jpg")
+    else:
+        assert decode(tmp_path / "again.jpg").size == (40, 30)
+
+
+def test_a_pipe_or_device_in_place_of_a_picture_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "endless.png").symlink_to("/dev/zero")
+    for name in ("pipe.png", "endless.png"):
+        with pytest.raises(ValueError, match=f"{name} cannot be read as a picture: it is not a file"):
+            read_image(tmp_path / name, (1, 28, 28))
+    Image.new("L", (28, 28)).save(tmp_path / "real.png")
+    (tmp_path / "link.png").symlink_to("real.png")
+    assert read_image(tmp_path / "link.png", (1, 28, 28))[1] is None
