@@ -8,14 +8,13 @@ from __future__ import annotations
 import gzip
 import io
 import math
-import struct
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,10 +23,10 @@ from torch import Tensor
 from hitnet.data.affine import FRAME
 from hitnet.data.announced import LARGEST_RATIO, check_announced
 from hitnet.data.dataset import ImageSet
+from hitnet.data.matlab import read_mat
 
 CIFAR_SHAPE = (3, 32, 32)
 CIFAR_FILES = (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin")
-MAT_HEADER, MAT_PACKED = 128, 15  # bytes before the first variable; the kind of one packed with zlib
 REPLACE = "replace it with the official file"
 
 
@@ -102,7 +101,7 @@ def _read_cifar_records(name: str, data: bytes) -> tuple[Tensor, Tensor]:
 def read_svhn(path: Path) -> ImageSet:
     """SVHN's cropped digits, `X` (32, 32, 3, count) and `y` (count, 1) in 1..10 -> ImageSet; label 10 is digit 0."""
     content = _load_mat(path, path.name, needs=("X", "y"))
-    pixels, labels = content["X"], content["y"].ravel()
+    pixels, labels = np.asarray(content["X"]), np.asarray(content["y"]).ravel()
     if pixels.dtype != np.uint8 or pixels.shape != (32, 32, 3, len(labels)):
         got = f"{pixels.dtype} {pixels.shape} and {len(labels)} labels"
         raise ValueError(f"{path} must hold X, uint8 (32, 32, 3, count), and as many labels y; got {got}; {REPLACE}")
@@ -140,9 +139,9 @@ def _mat_files(path: Path) -> Iterator[tuple[str, Path | io.BytesIO]]:
 
 def _read_affnist_struct(source: Path | io.BytesIO, name: str) -> ImageSet:
     struct = _load_mat(source, name, needs=("affNISTdata",))["affNISTdata"]
-    if struct.dtype.names is None or not {"image", "label_int"} <= set(struct.dtype.names) or struct.size != 1:
+    if not isinstance(struct, dict) or not {"image", "label_int"} <= set(struct):
         raise ValueError(f"{name} must hold the struct affNISTdata with image and label_int; {REPLACE}")
-    pixels, labels = struct["image"].item(), struct["label_int"].item().ravel()
+    pixels, labels = struct["image"], struct["label_int"].ravel()
     if pixels.dtype != np.uint8 or pixels.shape != (FRAME * FRAME, len(labels)):
         got = f"{pixels.dtype} {pixels.shape} and {len(labels)} labels"
         raise ValueError(f"{name} must hold images, uint8 ({FRAME * FRAME}, count), and as many labels; got {got}")
@@ -151,36 +150,11 @@ def _read_affnist_struct(source: Path | io.BytesIO, name: str) -> ImageSet:
 
 
 def _load_mat(source: Path | io.BytesIO, name: str, needs: Sequence[str]) -> dict[str, Any]:
-    from scipy.io import loadmat  # slow to import, and most data sets do not need it
-
-    try:
-        with source.open("rb") if isinstance(source, Path) else nullcontext(source) as file:
-            announced = _announced_by_mat(file)
-    except (OSError, zlib.error) as error:
-        raise ValueError(f"{name} is not a complete .mat file ({error}); {REPLACE}") from error
-    check_announced(name, announced)
-    try:
-        content: dict[str, Any] = loadmat(source, variable_names=list(needs))
-    except Exception as error:  # broken files make scipy raise almost any exception
-        raise ValueError(f"{name} is not a complete .mat file ({error}); {REPLACE}") from error
+    with source.open("rb") if isinstance(source, Path) else nullcontext(source) as file:
+        try:
+            content = read_mat(file, name)
+        except ValueError as error:
+            raise ValueError(f"{error}; {REPLACE}") from None
     if missing := [variable for variable in needs if variable not in content]:
         raise ValueError(f"{name} must hold {' and '.join(needs)}, {' and '.join(missing)} missing; {REPLACE}")
     return content
-
-
-def _announced_by_mat(file: BinaryIO) -> int:
-    """The bytes of all variables of a MATLAB 5 file, from their tags; a packed one begins with its content's tag."""
-    file.seek(MAT_HEADER - 2)
-    order = {b"IM": "<II", b"MI": ">II"}.get(file.read(2))
-    total = 0
-    while order and len(tag := file.read(8)) == 8:
-        kind, size = struct.unpack(order, tag)
-        end = file.tell() + size
-        if kind == MAT_PACKED:
-            tag = zlib.decompressobj().decompress(file.read(min(size, 64)), 8)
-            total += struct.unpack(order, tag)[1] if len(tag) == 8 else 0
-        else:
-            total += size
-        file.seek(end)
-    file.seek(0)
-    return total

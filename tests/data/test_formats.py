@@ -1,6 +1,7 @@
 """Official file formats: what was written is what is read, and broken files are refused in clear words."""
 
 import gzip
+import io
 import runpy
 import tracemalloc
 import zipfile
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.io import savemat
+from scipy.io import loadmat, savemat
 from support.official_files import (
     CIFAR_NAMES,
     affnist_bytes,
@@ -22,6 +23,7 @@ from support.official_files import (
 )
 
 from hitnet.data import list_datasets, load_dataset
+from hitnet.data.matlab import read_mat
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -159,7 +161,6 @@ def test_files_that_announce_more_than_the_memory_are_refused(tmp_path, monkeypa
     write(tmp_path)
     load_dataset(name, data_dir=tmp_path)
     monkeypatch.setattr("hitnet.data.announced.most_bytes", lambda: 5_000)
-    monkeypatch.setattr("scipy.io.loadmat", pytest.fail)
     with pytest.raises(ValueError, match=r"announces \S+ GB, more than half of this machine's memory"):
         load_dataset(name, data_dir=tmp_path)
 
@@ -181,6 +182,26 @@ def test_wrong_svhn_content_is_refused(tmp_path, content, complaint):
     savemat(tmp_path / "train_32x32.mat", content)
     with pytest.raises(ValueError, match=complaint):
         load_dataset("svhn", data_dir=tmp_path)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("kind", ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8", ">u2", ">f8"])
+def test_numbers_in_mat_files_are_those_that_scipy_reads(packed, kind):
+    numbers = np.random.default_rng(0).integers(0, 100, (3, 4, 2)).astype(kind)
+    struct = {"image": numbers, "label_int": numbers[0], "words": "a b", "inside": {"a": 1}, "x": np.zeros((0, 3))}
+    written = {"X": numbers, "one": np.array([[5]], kind), "text": "letters", "s": struct, "cells": np.array([{}, 1])}
+    file = io.BytesIO()
+    savemat(file, written, do_compression=packed)
+    expected = loadmat(file)
+    file.seek(0)
+    found = read_mat(file, "a.mat")
+    assert set(found) == {"X", "one", "s"}
+    for name in ("X", "one"):
+        assert found[name].dtype == expected[name].dtype
+        assert np.array_equal(found[name], expected[name])
+    assert set(found["s"]) == {"image", "label_int", "x"}
+    for name, value in found["s"].items():
+        assert np.array_equal(value, expected["s"][name].item())
 
 
 @pytest.mark.parametrize("cut", [0, 100, 3000])

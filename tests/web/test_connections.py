@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import socket
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from support.explorer_runs import serving
+from support.fuzz import damage
 from support.hammer import memory, picture
 
 from hitnet.web import connections, launch
@@ -166,3 +168,13 @@ def test_answers_leave_at_once() -> None:
                 return await accepted.get()
 
     assert asyncio.run(option()) != 0
+
+
+def test_after_damaged_requests_others_are_answered(port: int) -> None:
+    chance, whole = random.Random(0), (post(4) + "body").replace("\n", "\r\n").encode()
+    with ExitStack() as stack:
+        for _ in range(300):
+            connection = stack.enter_context(connect(port, ""))
+            connection.sendall(damage(whole, chance))
+            connection.shutdown(socket.SHUT_WR)
+        assert is_answered(port)
