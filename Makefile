@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check bench docs clean chromium
+.PHONY: demo test fuzz check bench docs clean chromium
 
 # Reinstalled only when the dependencies change.
 $(READY): pyproject.toml constraints.txt
@@ -24,6 +24,10 @@ test: $(READY) chromium
 chromium:
 	@command -v chromium >/dev/null || { S=$$(test "$$(id -u)" = 0 || echo sudo -n); \
 	$$S apt-get update -qq && $$S apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 || true
+
+# 100,000 damaged files; `make test` tries some of them.
+fuzz: $(READY)
+	$(BIN)/python tests/support/fuzz.py 100000
 
 check: $(READY)
 	$(BIN)/ruff check .
