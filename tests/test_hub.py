@@ -26,7 +26,15 @@ from hitnet.settings import TrainConfig
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which hitnet-fast was trained on a few digits: runs/mnist-mini/hitnet-fast-s0."""
     folder = tmp_path_factory.mktemp("home")
-    options = {"model": "hitnet-fast", "width": 4, "capsule_dim": 2, "epochs": 1, "train_images": 100, "threads": 1}
+    options = {
+        "model": "hitnet-fast",
+        "width": 4,
+        "capsule_dim": 2,
+        "epochs": 1,
+        "train_images": 100,
+        "finishing": 0,
+        "threads": 1,
+    }
     train(TrainConfig(out=folder / "runs", **options))
     return folder
 
