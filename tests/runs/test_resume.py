@@ -222,9 +222,9 @@ def test_a_kill_at_any_file_write_loses_nothing(after: bool, settings: Settings,
 def test_weights_of_every_memory_order_resume_to_the_same(
     model: str, width: int, settings: Settings, tmp_path: Path, no_pictures: None
 ):
-    whole = hitnet.train(settings(model=model, width=width, out=tmp_path / "whole"))
+    whole = hitnet.train(settings(model=model, width=width, finishing=0.0, out=tmp_path / "whole"))
     with pytest.raises(Killed):
-        hitnet.train(settings(model=model, width=width), watcher=Stops(2))
+        hitnet.train(settings(model=model, width=width, finishing=0.0), watcher=Stops(2))
     resumed = loop.resume(Run.named(settings(model=model), "squares").path)
     assert lasting(resumed) == lasting(whole)
 

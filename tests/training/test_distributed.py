@@ -75,7 +75,7 @@ def test_two_processes_resume_to_the_same_weights(settings: Callable[..., TrainC
     script = tmp_path / "train_and_copy.py"
     script.write_text(TRAIN_AND_COPY)
     # A decoder that draws random numbers, and batches whose two halves differ in size.
-    command = ["train", "--data", settings().data, "--model", "hitnet-fast", "--width", "4", "--batch-size", "35"]
+    command = ["train", "--data", settings().data, "--width", "4", "--batch-size", "35", "--decoder", "standardised"]
     torchrun(str(script), *command, "--epochs", "3", "--out", str(tmp_path / "two"))
     two = Run(tmp_path / "two" / "squares" / "hitnet-fast-s0")
     stopped = Run(two.path.with_name("stopped"))
