@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from hitnet.estimator import HitNetClassifier as HitNetClassifier
     from hitnet.hub import from_pretrained, push_to_hub, save_pretrained
     from hitnet.interpret.components import component_statistics
-    from hitnet.interpret.explanation import Explanation, explain, outlier_score, verdicts
+    from hitnet.interpret.explanation import Explanation, explain
     from hitnet.interpret.prototypes import deformations, prototypes, sample
+    from hitnet.interpret.verdicts import calibrate, outlier_score, verdicts
     from hitnet.runs.train import train
     from hitnet.settings import TrainConfig
 
@@ -46,8 +47,9 @@ _HOMES = {
     "explain": "interpret.explanation",
     "Explanation": "interpret.explanation",
     "HybridAugmentation": "data.variation",
-    "verdicts": "interpret.explanation",
-    "outlier_score": "interpret.explanation",
+    "calibrate": "interpret.verdicts",
+    "verdicts": "interpret.verdicts",
+    "outlier_score": "interpret.verdicts",
     "TrainConfig": "settings",
     "train": "runs.train",
     "with_hit_or_miss": "core.transplant",
@@ -82,6 +84,7 @@ __all__ = [  # noqa: RUF022 - in the order of the paper
     "save_pretrained",
     "from_pretrained",
     "push_to_hub",
+    "calibrate",
     "verdicts",
     "outlier_score",
 ]

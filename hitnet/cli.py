@@ -88,9 +88,9 @@ def predict(
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
     device: str = "auto",
 ) -> None:
-    """Classify picture files: class, score (HitNet: distance to the class's centre, lower is better) and verdict.
+    """Classify picture files: class, verdict, and score (HitNet: distance to the class's centre, lower is better).
 
-    If the run was calibrated (`hitnet calibrate`), it also says which answers are accepted.
+    With a rejection threshold (`hitnet calibrate --max-error`), it also says which answers are accepted.
 
     Example: hitnet predict runs/mnist/hitnet-fast-s0 seven.png
 
@@ -102,35 +102,38 @@ def predict(
     """
     from hitnet import console
     from hitnet.runs.answer import predict_files
-    from hitnet.runs.calibrate import read_calibration
+    from hitnet.runs.calibrate import read_rejection
     from hitnet.runs.reopen import load_model
 
     if not files:
         raise ValueError("there is nothing to classify; give picture files after the run folder")
-    calibration = read_calibration(run)
-    predictions = predict_files(load_model(run, device), files, calibration.threshold if calibration else None)
+    rejection = read_rejection(run)
+    model = load_model(run, device)
+    predictions = predict_files(model, files, rejection.threshold if rejection else None)
     if as_json:
         print(printable(json.dumps([asdict(each) for each in predictions], indent=2, ensure_ascii=False)))
     else:
-        console.show_predictions(predictions, calibration)
+        console.show_predictions(predictions, rejection, model.config, model.head.has_hit_zone)
     if any(each.error for each in predictions):
         sys.exit(1)
 
 
 def calibrate(
     run: RunFolder,
-    max_error: float = 0.01,
+    coverage: float = 0.99,
+    max_error: float | None = None,
     confidence: float = 0.95,
     data_dir: Path | None = None,
     device: str = "auto",
 ) -> None:
-    """Choose which answers to reject, so that few of the accepted ones are wrong; `hitnet predict` applies it.
+    """Find how far from its centre a class usually lands, for verdicts; or which answers to reject.
 
-    Example: hitnet calibrate runs/mnist/hitnet-fast-s0 --max-error 0.001
+    Example: hitnet calibrate runs/mnist/hitnet-fast-s0 --coverage 0.999
 
     Args:
-        run: A finished run that was trained with --validation.
-        max_error: The largest acceptable error rate among accepted answers.
+        run: A finished run that held out validation images; hitnet-fast calibrates itself after training.
+        coverage: The true class should lie within its usual distance for this fraction of new images.
+        max_error: Also choose which answers to reject, so that at most this fraction of the others is wrong.
         confidence: Confidence level of that bound, as a probability.
         data_dir: Folder that already holds the data sets.
         device: auto, cpu, cuda, cuda:1, mps.
@@ -138,9 +141,8 @@ def calibrate(
     from hitnet import console
     from hitnet.runs.calibrate import calibrate_run
 
-    calibration, path = calibrate_run(run, max_error, confidence, data_dir, device)
-    console.show_calibration(calibration)
-    console.say(f"written to {path}; hitnet predict applies it")
+    console.show_calibration(calibrate_run(run, coverage, max_error, confidence, data_dir, device))
+    console.say(f"written to {run}; hitnet predict applies it")
 
 
 def explore(
@@ -336,9 +338,7 @@ def augment(
     else:
         with console.progress("augmenting", len(images.train)) as done:
             path = write_augmented(opened.model, images, out, per_image, tweak, seed, format, done)
-        console.say(
-            "train on them without --validation: the held-out images would have near copies in the training set"
-        )
+        console.say("train on them with --validation 0: held-out images would have near copies in the training set")
     console.say(f"written to {path}")
 
 

@@ -21,9 +21,11 @@ from hitnet.experiments.reproduce import Listener
 from hitnet.experiments.runner import Progress as TrialProgress
 from hitnet.experiments.tables import Table as ResultTable
 from hitnet.interpret.quality import Quality
+from hitnet.interpret.verdicts import VerdictCounts
 from hitnet.runs.answer import Card, Prediction
-from hitnet.runs.calibrate import Calibration
+from hitnet.runs.calibrate import Calibrated, Rejection
 from hitnet.runs.run import Run
+from hitnet.settings import ModelConfig
 from hitnet.training.loop import Job
 from hitnet.training.watchers import Row, Watcher
 
@@ -74,23 +76,23 @@ class TrainingView(Watcher):
 
     def started(self, job: Job) -> None:
         assert self.run is not None
-        settings, data, done, batches = job.settings, job.data, job.state.epoch, len(job.batches)
+        settings, data, done, batches = job.settings, job.data, job.state.epoch, job.batches
         channels, height, width = data.image_shape
-        training = settings.train_images or len(data.train)
-        held_out = f" ({settings.validation:.0%} of them for validation)" if settings.validation else ""
+        validation = job.held_out.get("validation")
+        held_out = "" if validation is None else f", {len(validation):,} held out"
         say(
-            f"{settings.model} on {data.name}: {training:,} training{held_out} and {len(data.test):,} test images, "
-            f"{data.num_classes} classes, {width}×{height}, {'grey' if channels == 1 else 'colour'}"
+            f"{settings.model} on {data.name}: {len(batches.data):,} training{held_out} and {len(data.test):,} test "
+            f"images, {data.num_classes} classes, {width}×{height}, {'grey' if channels == 1 else 'colour'}"
         )
         for note in data.notes:
             say(f"note: {note}")
         self.epochs = settings.epochs
-        total = self.epochs * batches
+        total = self.epochs * len(batches)
         if total < FEW_STEPS:
             say(f"note: only {total} training steps; try more --epochs or a smaller --batch-size")
         say(f"run folder: {self.run.path}" + (f", resuming after epoch {done}" if done else ""))
         self.progress.start()
-        self.task = self.progress.add_task("training", total=total, completed=done * batches, rate="")
+        self.task = self.progress.add_task("training", total=total, completed=done * len(batches), rate="")
 
     def stepped(self, images: int, loss: float) -> None:
         if self.task is None:
@@ -126,6 +128,8 @@ def show_result(run: Run) -> None:
     _add(table, "epochs", f"{result['epochs']} in {_duration(result['seconds'])}{best}")
     if finishing := result.get("finishing"):
         _add(table, "finishing", f"{finishing['steps']:,} steps in {_duration(finishing['seconds'])}")
+    if "verdicts" in result:
+        _add_verdicts(table, VerdictCounts(**result["verdicts"]))
     _add(table, "parameters", f"{result['parameters']:,}")
     if result["decoder"]:
         _add(table, "decoder", result["decoder"])
@@ -155,47 +159,102 @@ def show_evaluation(content: dict[str, Any]) -> None:
     _show(table)
 
 
-def show_predictions(predictions: Sequence[Prediction], calibration: Calibration | None) -> None:
-    """One line per file; with a calibration, also whether the answer is accepted."""
-    extra = ["accepted"] if calibration else []
-    table = _table(["file", "class", "score", "verdict", *extra, "note"], "llrll" + "l" * len(extra))
+def show_predictions(
+    predictions: Sequence[Prediction], rejection: Rejection | None, config: ModelConfig, has_hit_zone: bool
+) -> None:
+    """One line per file; with a rejection threshold, also whether the answer is accepted."""
+    extra = ["accepted"] if rejection else []
+    titles = ["file", "class", "verdict", "score", "usual", *extra, "note"]
+    table = _table(titles, "lllrr" + "l" * len(extra) + "l")
     for each in predictions:
         accepted = ["–" if each.accepted is None else "yes" if each.accepted else "no" for _ in extra]
         if each.error is not None:
-            _add(table, each.file, "–", "–", "–", *accepted, f"not read: {each.error}")
+            _add(table, each.file, "–", "–", "–", "–", *accepted, f"not read: {each.error}")
         else:
-            answer = (each.class_name or "–", f"{each.score:.3f}", each.verdict or "–")
-            _add(table, each.file, *answer, *accepted, each.note or "")
+            usual = "–" if each.radius is None else f"≤ {each.radius:.3f}"
+            verdict = _verdict_in_words(each) if has_hit_zone else "–"
+            _add(
+                table,
+                each.file,
+                each.class_name or "–",
+                verdict,
+                f"{each.score:.3f}",
+                usual,
+                *accepted,
+                each.note or "",
+            )
     _show(table)
-    if calibration:
-        say(f"accepted: images with {_promise(calibration)}")
+    if config.coverage is not None:
+        share = _percent(round(config.coverage, 4))
+        say(f"usual: how far from its centre a class lands for {share} of new images of the same kind, at most")
+    if rejection:
+        say(f"accepted: images with {_promise(rejection)}")
 
 
-def show_calibration(calibration: Calibration) -> None:
-    """The effect of the threshold on the validation images, which chose it, and on the test images."""
-    for note in calibration.notes:
+def _verdict_in_words(each: Prediction) -> str:
+    """The verdict; for an ambiguous one also the other classes that it may be."""
+    others = [name for name in each.candidates or () if name != each.class_name]
+    if each.verdict == "ambiguous" and others:
+        more = f" and {len(others) - 2} more" if len(others) > 2 else ""
+        return f"ambiguous, or {', '.join(others[:2])}{more}"
+    return each.verdict or "not calibrated"
+
+
+def show_calibration(found: Calibrated) -> None:
+    """What the verdicts say of the test images and, if asked for, the effect of the rejection threshold."""
+    for note in found.notes:
         say(f"note: {note}")
+    if found.verdicts is not None:
+        _show(_verdict_table(found.config, found.verdicts))
+    if found.rejection is not None:
+        _show_rejection(found.rejection)
+
+
+def _verdict_table(config: ModelConfig, found: VerdictCounts) -> Table:
+    table = _table(["", ""], "ll")
+    table.show_header = False
+    _add_verdicts(table, found)
+    assert config.radii is not None
+    assert config.coverage is not None
+    low, high = (f"{edge(config.radii):.3f}" for edge in (min, max))
+    shared = f"{low}" if low == high else f"{low} to {high}, by class"
+    _add(table, "usual distance of a class", f"up to {shared}")
+    _add(table, "found on", f"{config.calibrated_on:,} images held out from training")
+    _add(table, "expected within it", f"{_percent(round(config.coverage, 4))} of new images of the same kind")
+    return table
+
+
+def _add_verdicts(table: Table, found: VerdictCounts) -> None:
+    wrong = f"{found.sure_mistakes} of them wrong"
+    counts = f"{found.sure:,} sure ({wrong}), {found.ambiguous:,} ambiguous, {found.unknown:,} unknown"
+    _add(table, "verdicts on test images", counts)
+    share = f"{100 * found.covered / found.images:.1f} %"
+    _add(table, "true class within its usual distance", f"{share}; {found.mean_candidates:.2f} classes are, on average")
+
+
+def _show_rejection(rejection: Rejection) -> None:
+    """The effect of the threshold on the validation images, which chose it, and on the test images."""
     table = _table(["", "validation", "test"], "lrr")
-    parts = (calibration.validation, calibration.test)
+    parts = (rejection.validation, rejection.test)
     _add(table, "images", *(f"{part.images:,}" for part in parts))
     _add(table, "answered", *(f"{part.answered:,} ({100 * part.answered / part.images:.1f} %)" for part in parts))
     _add(table, "mistakes among the answers", *(f"{part.mistakes:,}" for part in parts))
     # No bound for the validation images: they chose the threshold, so they cannot also test it.
     _add(
         table,
-        f"upper bound of their error rate ({_percent(calibration.confidence)})",
+        f"upper bound of their error rate ({_percent(rejection.confidence)})",
         "",
-        f"{100 * calibration.test_bound:.3f} %",
+        f"{100 * rejection.test_bound:.3f} %",
     )
     _show(table)
-    say(f"answered: images with {_promise(calibration)}")
+    say(f"answered: images with {_promise(rejection)}")
 
 
-def _promise(calibration: Calibration) -> str:
+def _promise(rejection: Rejection) -> str:
     return (
-        f"an outlier score up to {calibration.threshold:.4f}; at most {_percent(calibration.max_error)} of such "
-        f"answers are wrong, with {_percent(calibration.confidence)} confidence "
-        f"(chosen on {calibration.validation.images:,} validation images)"
+        f"an outlier score up to {rejection.threshold:.4f}; at most {_percent(rejection.max_error)} of such "
+        f"answers are wrong, with {_percent(rejection.confidence)} confidence "
+        f"(chosen on {rejection.validation.images:,} validation images)"
     )
 
 

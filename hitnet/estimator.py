@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from math import prod
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ from hitnet.core.transplant import with_hit_or_miss
 from hitnet.data import channels_first, stratified_split
 from hitnet.errors import require
 from hitnet.interpret.prototypes import prototypes
+from hitnet.interpret.verdicts import calibrate_on
 from hitnet.settings import ImageShape, RunSettings, TrainConfig, checked_shape
 from hitnet.training.devices import choose_device
 from hitnet.training.fit import finish, fit, seeded
@@ -46,8 +48,10 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
     learning_rate: Adam's highest rate in `fit`, where it rises and falls once, and the rate of `partial_fit`; the
         network's own if not given.
     shift: training images are moved by up to this many whole pixels each way.
-    validation: fraction of the data that `fit` holds out for the temperature of `predict_proba`. If that is less than
-        one row per class, or a class has only one row, nothing is held out, and the temperature is the hit radius.
+    validation: fraction of the data that `fit` holds out for the temperature of `predict_proba` and the radii of
+        `predict_set` and `verdicts`. If that is less than one row per class, or a class has only one row, nothing is
+        held out, the temperature is the hit radius, and there are no radii.
+    coverage: `predict_set` should contain the true class for this fraction of new rows.
     finishing: after `fit`, train the decoder alone until the network recognises its own drawings, for this fraction of
         the training steps; predictions stay the same, and 0 leaves it out. The network's own if not given.
     warm_start: `fit` continues with the network it has, and holds out the same rows of the same data.
@@ -68,6 +72,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         "learning_rate": [Real, None],
         "shift": [Integral],
         "validation": [Real],
+        "coverage": [Real],
         "finishing": [Real, None],
         "warm_start": ["boolean"],
         "device": [str],
@@ -96,6 +101,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         learning_rate: float | None = None,
         shift: int = 0,
         validation: float = 0.1,
+        coverage: float = 0.99,
         finishing: float | None = None,
         warm_start: bool = False,
         device: str = "auto",
@@ -103,11 +109,11 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
     ) -> None:
         self.model, self.image_shape, self.capsule_dim, self.width = model, image_shape, capsule_dim, width
         self.epochs, self.batch_size, self.learning_rate, self.shift = epochs, batch_size, learning_rate, shift
-        self.validation, self.finishing, self.warm_start = validation, finishing, warm_start
-        self.device, self.random_state = device, random_state
+        self.validation, self.coverage, self.finishing = validation, coverage, finishing
+        self.warm_start, self.device, self.random_state = warm_start, device, random_state
 
     def fit(self, X: Any, y: Any) -> "HitNetClassifier":
-        """Train on all but the validation data, then fit the temperature on those."""
+        """Train on all but the validation data, then calibrate on those."""
         self._validate_params()
         fresh = not (self.warm_start and hasattr(self, "net_"))
         with self._wholly_or_not_at_all(fresh):
@@ -120,11 +126,11 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             if self.image_shape_ is not None and settings.finishing:
                 finish(self.net_, inputs[kept], labels[kept], settings)
             if len(held_out):
-                self.temperature_ = best_temperature(self._distances(inputs[held_out]), labels[held_out])
+                self._calibrate(inputs[held_out], labels[held_out])
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "HitNetClassifier":
-        """Train one epoch at a constant rate; the first call names all classes. `temperature_` is not fitted."""
+        """Train one epoch at a constant rate; the first call names all classes. Follow it with `calibrate`."""
         self._validate_params()
         fresh = not hasattr(self, "net_")
         if fresh and classes is None:
@@ -141,11 +147,11 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             self._learn(inputs, self._indices(y), self._settings(epochs=1, schedule="constant"))
         return self
 
-    def fit_temperature(self, X: Any, y: Any) -> "HitNetClassifier":
-        """Fit the temperature of `predict_proba` on other data, which must not have been used for training."""
+    def calibrate(self, X: Any, y: Any) -> "HitNetClassifier":
+        """Fit temperature and radii again on other data, which must not have been used for training."""
         check_is_fitted(self)
         inputs, y = self._checked(X, y)
-        self.temperature_ = best_temperature(self._distances(inputs), self._indices(y))
+        self._calibrate(inputs, self._indices(y))
         return self
 
     def predict(self, X: Any) -> Array:
@@ -157,6 +163,16 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         """softmax(−distance / temperature), which is not in the paper: (N, classes)."""
         check_is_fitted(self)
         return torch.softmax(-self._distances(self._checked(X)) / self.temperature_, dim=1).numpy()
+
+    def predict_set(self, X: Any) -> Array:
+        """Which classes are within their usual distance (split conformal prediction): (N, classes), True or False."""
+        distances, radii = self._distances_and_radii(X, "predict_set")
+        return self.net_.head.within(distances, radii).numpy()
+
+    def verdicts(self, X: Any) -> Array:
+        """Of each answer of `predict`: sure, if its class alone is in `predict_set`, unknown or ambiguous: (N,)."""
+        distances, radii = self._distances_and_radii(X, "verdicts")
+        return np.asarray(self.net_.head.verdicts(distances, radii), dtype=object)
 
     def decision_function(self, X: Any) -> Array:
         """−distance: (N, classes). With two classes, how much nearer the second one is: (N,)."""
@@ -248,12 +264,27 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
             validation=self.validation,
+            coverage=self.coverage,
             finishing=self.finishing,
             decoder="picture" if self.finishing else None,
             seed=self._random.randint(2**31 - 1),
             **others,
         )
         return config.resolve()
+
+    def _calibrate(self, inputs: Tensor, labels: Tensor) -> None:
+        distances = self._distances(inputs)
+        self.temperature_ = best_temperature(distances, labels)
+        calibrate_on(self.net_, distances, labels, self.coverage)
+
+    def _distances_and_radii(self, X: Any, what: str) -> tuple[Tensor, tuple[float, ...]]:
+        check_is_fitted(self)
+        if self.net_.config.radii is None:
+            raise ValueError(
+                f"{what} needs radii, but fit held out no rows to find them; "
+                "give more rows or a larger validation, or call calibrate with other data"
+            )
+        return self._distances(self._checked(X)), self.net_.config.radii
 
     def _indices(self, y: Array) -> Tensor:
         """Labels as class indices: (N,)."""
@@ -264,6 +295,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
     def _learn(self, inputs: Tensor, labels: Tensor, settings: RunSettings) -> None:
         if self.scaler_ is not None:
             self.scaler_.partial_fit(inputs.numpy())
+        self.net_.config = replace(self.net_.config, radii=None, coverage=None, calibrated_on=None)
         fit(self.net_, self.optimizer_, self._scaled(inputs), labels, settings)
 
     def _scaled(self, inputs: Tensor) -> Tensor:

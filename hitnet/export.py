@@ -17,7 +17,7 @@ from hitnet.core.checkpoint import write_tensors
 from hitnet.core.model import Model, load
 from hitnet.errors import require
 from hitnet.files import write_bytes, write_text
-from hitnet.runs.calibrate import read_calibration
+from hitnet.runs.calibrate import read_rejection
 from hitnet.runs.run import Run
 
 TOLERANCE = 1e-4
@@ -102,10 +102,12 @@ def describe(model: Model, run: Path) -> dict[str, str]:
     }
     if model.head.has_hit_zone:
         facts |= {"hit_radius": str(config.hit_radius), "miss_radius": str(config.miss_radius)}
+    if config.radii is not None:
+        facts |= {"radii": json.dumps(config.radii), "coverage": str(config.coverage)}
     if model.decoder is not None:
         facts["decoder"] = type(model.decoder).__name__
-    if (calibration := read_calibration(run)) is not None:
-        facts |= {name: str(getattr(calibration, name)) for name in ("threshold", "max_error", "confidence")}
+    if (rejection := read_rejection(run)) is not None:
+        facts |= {name: str(getattr(rejection, name)) for name in ("threshold", "max_error", "confidence")}
     return facts
 
 

@@ -20,8 +20,10 @@ from hitnet.core.checkpoint import CONFIG, WEIGHTS
 from hitnet.core.model import Model, load
 from hitnet.errors import require
 from hitnet.files import write_json, write_text
-from hitnet.runs.calibrate import Calibration, read_calibration
+from hitnet.interpret.verdicts import VerdictCounts
+from hitnet.runs.calibrate import Rejection, read_rejection
 from hitnet.runs.run import Run
+from hitnet.settings import ModelConfig
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -33,10 +35,10 @@ GENERATED = "<!-- Written by HitNet, and again whenever the model is saved here:
 def save_pretrained(source: Model | str | Path, save_directory: str | Path) -> Path:
     """Write a model, or the model of a run folder, as a folder to share. A README.md of your own in it is kept.
 
-    The card's metrics come from the run's result.json, so a bare model has neither metrics nor a calibration. A folder
+    The card's metrics come from the run's result.json, so a bare model has neither metrics nor a threshold. A folder
     that was made by this function keeps both.
     """
-    model, result, calibration = _opened(source)
+    model, result, rejection = _opened(source)
     folder = Path(save_directory)
     model.save(folder)
     pictured = model.decoder is not None and model.head.has_hit_zone
@@ -44,13 +46,13 @@ def save_pretrained(source: Model | str | Path, save_directory: str | Path) -> P
         _draw_prototypes(model, folder / PICTURE)
     else:
         (folder / PICTURE).unlink(missing_ok=True)  # it would show another network's prototypes
-    if calibration is not None:
-        write_json(Run(folder).calibration_file, asdict(calibration))
+    if rejection is not None:
+        write_json(Run(folder).calibration_file, asdict(rejection))
     else:
         Run(folder).calibration_file.unlink(missing_ok=True)
     card = folder / CARD
     if not card.exists() or _is_generated(card):
-        write_text(card, _former_card(source) or model_card(model, result, calibration, pictured))
+        write_text(card, _former_card(source) or model_card(model, result, rejection, pictured))
     return folder
 
 
@@ -129,7 +131,7 @@ def push_to_hub(
     return commit.commit_url
 
 
-def model_card(model: Model, result: dict[str, Any] | None, calibration: Calibration | None, pictured: bool) -> str:
+def model_card(model: Model, result: dict[str, Any] | None, rejection: Rejection | None, pictured: bool) -> str:
     """README.md of a shared model: metadata for the hub, then text for people."""
     name = model.config.name
     title = f"{name} on {result['data']}" if result else name
@@ -145,7 +147,7 @@ An image classifier trained with hitnet {hitnet.__version__}, after A. Deliège,
 Droogenbroeck, *An Effective Hit-or-Miss Layer Favoring Feature Interpretation as Learned Prototypes Deformations*
 (2019).
 
-{picture}{_table(_facts(model, result, calibration))}
+{picture}{_table(_facts(model, result, rejection))}
 
 ## Use it
 
@@ -187,7 +189,7 @@ def _name_repository(card: Path, repo_id: str) -> None:
         write_text(card, example.sub(f'from_pretrained("{repo_id}")', card.read_text("utf-8")))
 
 
-def _facts(model: Model, result: dict[str, Any] | None, calibration: Calibration | None) -> list[tuple[str, str]]:
+def _facts(model: Model, result: dict[str, Any] | None, rejection: Rejection | None) -> list[tuple[str, str]]:
     """The rows of the card's table."""
     channels, height, width = model.config.image_shape or (0, 0, 0)
     facts = [
@@ -197,8 +199,9 @@ def _facts(model: Model, result: dict[str, Any] | None, calibration: Calibration
         ("parameters", f"{sum(parameter.numel() for parameter in model.parameters()):,}"),
     ]
     if model.head.has_hit_zone:
-        radii = f"a class is hit within {model.config.hit_radius:g} of its centre, missed beyond "
+        radii = f"trained to hit within {model.config.hit_radius:g} of it, to miss beyond "
         facts.append(("score", f"distance to the centre; {radii}{model.config.miss_radius:g}"))
+        facts.append(("verdicts", _verdicts(model.config, result)))
     if model.decoder is not None:
         facts.append(("decoder", type(model.decoder).__name__))
     if result is not None:
@@ -210,11 +213,27 @@ def _facts(model: Model, result: dict[str, Any] | None, calibration: Calibration
             recognised = 100 * result["quality"]["prototypes_recognised"]
             facts.append(("prototypes recognised as their class", f"{recognised:.0f} %"))
         facts += [("note", _plain(note)) for note in result["notes"]]
-    if calibration is not None:
-        wrong = f"at most {100 * calibration.max_error:g} % of such answers are wrong"
-        chosen = f"{100 * calibration.confidence:g} % confidence, {calibration.validation.images:,} validation images"
-        facts.append(("answers to accept", f"outlier score up to {calibration.threshold:.6g}; {wrong} ({chosen})"))
+    if rejection is not None:
+        wrong = f"at most {100 * rejection.max_error:g} % of such answers are wrong"
+        chosen = f"{100 * rejection.confidence:g} % confidence, {rejection.validation.images:,} validation images"
+        facts.append(("answers to accept", f"outlier score up to {rejection.threshold:.6g}; {wrong} ({chosen})"))
     return facts
+
+
+def _verdicts(config: ModelConfig, result: dict[str, Any] | None) -> str:
+    if config.radii is None:
+        return "not calibrated"
+    low, high = min(config.radii), max(config.radii)
+    usual = f"{low:.2f} of the centre" if low == high else f"{low:.2f} to {high:.2f} of the centre, by class,"
+    share = f"{100 * (config.coverage or 0):.3g} % of new images ({config.calibrated_on:,} held-out images)"
+    words = f"the true class lies within {usual} for {share}"
+    if result is None or "verdicts" not in result:
+        return words
+    found = VerdictCounts(**result["verdicts"])
+    return (
+        f"{words}; of {found.images:,} test images {found.sure:,} are sure ({found.sure_mistakes} of them wrong), "
+        f"{found.ambiguous:,} ambiguous, {found.unknown:,} unknown"
+    )
 
 
 def _table(facts: list[tuple[str, str]]) -> str:
@@ -259,12 +278,12 @@ def _draw_prototypes(model: Model, path: Path) -> None:
     figures.save(figures.image_grid(prototypes(model), model.config.class_names, title), path)
 
 
-def _opened(source: Model | str | Path) -> tuple[Model, dict[str, Any] | None, Calibration | None]:
-    """The model, and its run's result and calibration if there are any."""
+def _opened(source: Model | str | Path) -> tuple[Model, dict[str, Any] | None, Rejection | None]:
+    """The model, and its run's result and rejection threshold if there are any."""
     if isinstance(source, Model):
         return source, None, None
     run = Run(Path(source))
-    return load(source), run.read_result() if run.is_finished else None, read_calibration(run.path)
+    return load(source), run.read_result() if run.is_finished else None, read_rejection(run.path)
 
 
 def _require_hub() -> None:

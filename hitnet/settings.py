@@ -33,6 +33,7 @@ PAPER: dict[str, Any] = {
     "schedule": "constant",
     "learning_rate": 0.001,
     "finishing": 0.0,
+    "validation": 0.0,
 }
 OWN: dict[str, dict[str, Any]] = {
     "hitnet-fast": {
@@ -42,6 +43,7 @@ OWN: dict[str, dict[str, Any]] = {
         "schedule": "one-cycle",
         "learning_rate": 0.004,
         "finishing": 1 / 3,
+        "validation": 0.05,
     },
     **{name: {"decoder": "none"} for name in ("n1", "lenet5", "resnet18", "densenet40-12")},
 }
@@ -127,8 +129,11 @@ class RunOptions:
     fraction of the training steps, at least 200 steps; 0 for none; the network's own if not given (paper: 0)."""
     train_images: int | None = None
     """Train on only this many images, in proportion to the class sizes, at least one per class."""
-    validation: float = 0.0
-    """Fraction of the training images held out for validation."""
+    validation: float | None = None
+    """Fraction of the training images held out to find how far from its centre a class usually lands, for verdicts,
+    and for patience; the network's own if not given (hitnet-fast: 0.05, paper: 0)."""
+    coverage: float = 0.99
+    """For verdicts: the true class should lie within its usual distance for this fraction of new images."""
     patience: int = 0
     """Stop when the validation error has not improved for this many epochs, and keep the best; 0 never stops early."""
     no_exemplars: bool = False
@@ -167,6 +172,12 @@ class ModelConfig(NetworkOptions):
     norm_momentum: float = PAPER["norm_momentum"]
     decoder: DecoderName = PAPER["decoder"]
     reconstruction_weight: float = PAPER["reconstruction_weight"]
+    radii: tuple[float, ...] | None = None
+    """How far from the centre each class may land to count as hit, found on held-out images; None: not calibrated."""
+    coverage: float | None = None
+    """The share of new images of the same kind whose true class lies within its radius, at least."""
+    calibrated_on: int | None = None
+    """The number of held-out images that the radii come from."""
 
     @classmethod
     def from_options(cls, **options: Any) -> "ModelConfig":
@@ -209,6 +220,14 @@ class ModelConfig(NetworkOptions):
                 f"0 < hit_radius < miss_radius must hold, got {self.hit_radius} and {self.miss_radius}; "
                 "the paper uses 0.1 and 0.9"
             )
+        if self.radii is not None:
+            if len(self.radii) != self.num_classes or not all(0 <= radius < math.inf for radius in self.radii):
+                raise ValueError(
+                    f"radii must hold {self.num_classes} finite numbers, none negative, got {self.radii}; "
+                    "find them again with hitnet calibrate"
+                )
+            if self.coverage is None or not 0 < self.coverage < 1:
+                raise ValueError(f"coverage must lie between 0 and 1, got {self.coverage}")
 
 
 # With the bases in this order, the run's options are listed before the network's.
@@ -230,8 +249,10 @@ class TrainConfig(NetworkOptions, RunOptions):
         if self.finishing is not None and not 0 <= self.finishing < math.inf:
             raise ValueError(f"finishing must be finite and at least 0, got {self.finishing}; 0 turns it off")
         for name in ("ema", "validation"):
-            if not 0 <= getattr(self, name) < 1:
+            if getattr(self, name) is not None and not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}; 0 turns it off")
+        if not 0 < self.coverage < 1:
+            raise ValueError(f"coverage must lie between 0 and 1, got {self.coverage}; 0.99 misses one in a hundred")
         if not 0 <= self.hybrid_fraction <= 1:
             raise ValueError(f"hybrid_fraction must lie in [0, 1], got {self.hybrid_fraction}; 1 deforms every image")
         if (self.augment == "hybrid") != (self.teacher is not None):
@@ -240,7 +261,7 @@ class TrainConfig(NetworkOptions, RunOptions):
             raise ValueError("hybrid_fraction has no effect without a teacher: --augment hybrid --teacher RUN")
         if self.augment == "none" and self.flip:
             raise ValueError("augment none leaves the images as they are, flip mirrors them; choose one")
-        if self.patience and not self.validation:
+        if self.patience and self.validation == 0:
             raise ValueError("patience needs a validation split to watch; add validation=0.1, for example")
 
     def resolve(self) -> "RunSettings":
@@ -258,6 +279,7 @@ class RunSettings(TrainConfig):
     schedule: Schedule = field()
     learning_rate: float = field()
     finishing: float = field()
+    validation: float = field()
     norm_momentum: float = field()
     decoder: DecoderName = field()
     reconstruction_weight: float = field()

@@ -139,7 +139,33 @@ class TestAnswers:
         assert classifier.temperature_ == 0.1
         distances = torch.from_numpy(-classifier.decision_function(X[1::2]))
         expected = best_temperature(distances, torch.from_numpy(y[1::2]))
-        assert classifier.fit_temperature(X[1::2], y[1::2]).temperature_ == expected != 0.1
+        assert classifier.calibrate(X[1::2], y[1::2]).temperature_ == expected != 0.1
+
+    def test_sets_and_verdicts_are_those_of_the_distances_and_radii(self, fitted, squares):
+        distances = fitted._distances(fitted._checked(squares[0])).numpy()
+        expected = distances <= np.asarray(fitted.net_.config.radii, distances.dtype)
+        np.testing.assert_array_equal(fitted.predict_set(squares[0]), expected)
+        nearest = expected[np.arange(len(distances)), distances.argmin(axis=1)]
+        alone = expected.sum(axis=1) == 1
+        np.testing.assert_array_equal(fitted.verdicts(squares[0]) == "sure", nearest & alone)
+
+    def test_a_set_contains_the_true_class_of_new_rows_as_often_as_promised(self, iris):
+        X, y = np.tile(iris[0], (8, 1)), np.tile(iris[1], 8)
+        X = X + np.random.default_rng(0).normal(0, 0.3, X.shape)  # so that no row is there twice
+        order = np.random.default_rng(1).permutation(len(X))
+        seen, new = order[:600], order[600:]
+        classifier = HitNetClassifier(epochs=5, validation=0.3, coverage=0.9, random_state=0).fit(X[seen], y[seen])
+        covered = classifier.predict_set(X[new])[np.arange(len(new)), y[new]].mean()
+        assert covered >= 0.83  # 0.9, less three standard deviations of 180 held-out and 600 new rows
+        assert classifier.net_.config.calibrated_on == 180
+
+    def test_training_on_drops_radii_until_it_is_calibrated_again(self, iris):
+        X, y = iris
+        classifier = HitNetClassifier(epochs=2, random_state=0).fit(X, y)
+        assert classifier.predict_set(X).shape == (150, 3)
+        with pytest.raises(ValueError, match="predict_set needs radii, .*call calibrate with other data"):
+            classifier.partial_fit(X[::2], y[::2]).predict_set(X)
+        assert set(classifier.calibrate(X[1::2], y[1::2]).verdicts(X)) <= {"sure", "ambiguous", "unknown"}
 
     def test_a_class_with_one_member_leaves_the_temperature_as_it_was(self, iris):
         X, y = iris[0][:101], iris[1][:101]
@@ -326,7 +352,7 @@ def test_other_data_than_it_was_fitted_on_is_refused(fitted, squares, iris):
     ):
         fitted.predict(squares[0].reshape(60, 1, 6, 24))
     with pytest.raises(ValueError, match="got also \\['top'\\]"):
-        fitted.fit_temperature(squares[0], np.where(squares[1] == "left", "top", squares[1]))
+        fitted.calibrate(squares[0], np.where(squares[1] == "left", "top", squares[1]))
     features = HitNetClassifier(epochs=1).fit(*iris)
     with pytest.raises(ValueError, match="fit got plain features, this X has images"):
         features.predict(np.zeros((2, 2, 2)))

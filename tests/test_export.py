@@ -18,7 +18,7 @@ from hitnet.core.checkpoint import read_tensors, write_tensors
 from hitnet.core.model import Model, create_model
 from hitnet.files import write_json
 from hitnet.interpret.prototypes import prototypes
-from hitnet.runs.calibrate import Answers, Calibration
+from hitnet.runs.calibrate import Answers, Rejection
 
 CLASSES = ("ant", "bee", "<cow> é")
 # Every kind of capsule and of decoder, grey and in colour. Exporting to ONNX takes seconds, so not every network.
@@ -37,7 +37,10 @@ def save(folder: Path, name: str, image_shape: tuple[int, int, int] = (1, 28, 28
     model = create_model(name, image_shape, 3, 4, **{"width": width, "class_names": CLASSES, **options})
     for _ in range(3):
         model(torch.rand(8, *image_shape))
-    model.eval().save(folder)
+    model.eval()
+    if name == "hitnet-fast":
+        hitnet.calibrate(model, torch.rand(9, *image_shape), torch.arange(9) % 3)
+    model.save(folder)
     return model
 
 
@@ -98,13 +101,14 @@ def test_large_convolutions_are_plain_ones_in_the_graph(exported: Exported):
 
 
 def test_the_metadata_tell_names_decision_shape_and_radii(exported: Exported):
-    files, _ = exported("hitnet-fast")
+    files, model = exported("hitnet-fast")
     for file in files:
         facts = onnxruntime.InferenceSession(file).get_modelmeta().custom_metadata_map
         assert json.loads(facts["class_names"]) == list(CLASSES)
         assert json.loads(facts["image_shape"]) == [1, 17, 28]
         assert (facts["decision"], facts["hit_radius"], facts["miss_radius"]) == ("lowest", "0.1", "0.9")
         assert (facts["model"], facts["decoder"]) == ("hitnet-fast", "PictureDecoder")
+        assert (tuple(json.loads(facts["radii"])), facts["coverage"]) == (model.config.radii, "0.9")
     session = onnxruntime.InferenceSession(files[0])
     assert [(value.name, value.shape) for value in session.get_inputs()] == [("image", ["batch", 1, 17, 28])]
     assert [(value.name, value.shape) for value in session.get_outputs()] == [
@@ -117,14 +121,14 @@ def test_a_network_without_hit_zone_has_scores_and_no_radii(exported: Exported):
     session = onnxruntime.InferenceSession(exported("n1")[0][0])
     assert session.get_outputs()[0].name == "scores"
     assert session.get_modelmeta().custom_metadata_map["decision"] == "highest"
-    assert "hit_radius" not in session.get_modelmeta().custom_metadata_map
+    assert not {"hit_radius", "radii"} & session.get_modelmeta().custom_metadata_map.keys()
 
 
 @pytest.mark.parametrize("calibrated", [True, False])
 def test_the_metadata_tell_the_threshold_of_a_calibrated_run(calibrated: bool, tmp_path: Path):
     save(tmp_path, "lenet5-hom", decoder="none")
     counts = Answers(images=120, answered=90, mistakes=3)
-    found = Calibration(1 / 3, 0.02, 0.95, validation=counts, test=counts, test_bound=0.01, notes=())
+    found = Rejection(1 / 3, 0.02, 0.95, validation=counts, test=counts, test_bound=0.01)
     if calibrated:
         write_json(tmp_path / "calibration.json", asdict(found))
     extra = {"metadata.json": ""}

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import create_autospec
@@ -17,7 +17,7 @@ from PIL import Image
 import hitnet
 from hitnet import errors
 from hitnet.files import write_json
-from hitnet.runs.calibrate import Answers, Calibration, read_calibration
+from hitnet.runs.calibrate import Answers, Rejection, read_rejection
 from hitnet.runs.train import train
 from hitnet.settings import TrainConfig
 
@@ -151,10 +151,10 @@ def test_the_picture_of_a_former_network_goes(run: Path, tmp_path: Path):
     assert not (tmp_path / "prototypes.png").exists()
 
 
-def test_a_calibration_travels_with_its_network_and_with_no_other(run: Path, tmp_path: Path, hitnet_says):
+def test_a_rejection_threshold_travels_with_its_network_and_with_no_other(run: Path, tmp_path: Path, hitnet_says):
     calibrated = Path(shutil.copytree(run, tmp_path / "run"))
     counts = Answers(images=1200, answered=900, mistakes=3)
-    found = Calibration(0.0625, 0.02, 0.95, validation=counts, test=counts, test_bound=0.01, notes=())
+    found = Rejection(0.0625, 0.02, 0.95, validation=counts, test=counts, test_bound=0.01)
     write_json(calibrated / "calibration.json", asdict(found))
 
     folder = hitnet.save_pretrained(calibrated, tmp_path / "digits")
@@ -163,13 +163,23 @@ def test_a_calibration_travels_with_its_network_and_with_no_other(run: Path, tmp
     )
     assert f"| answers to accept | {promise} |" in (folder / "README.md").read_text()
     again = hitnet.save_pretrained(folder, tmp_path / "again")
-    assert read_calibration(folder) == read_calibration(again) == found
+    assert read_rejection(folder) == read_rejection(again) == found
     Image.new("L", (28, 28)).save(tmp_path / "black.png")
     assert "an outlier score up to 0.0625" in hitnet_says("predict", again, tmp_path / "black.png")
 
     hitnet.save_pretrained(run, again)
     assert not (again / "calibration.json").exists()
     assert "answers to accept" not in (again / "README.md").read_text()
+
+
+def test_radii_travel_with_the_model_and_its_card_tells_them(tmp_path: Path):
+    model = hitnet.create_model("lenet5-hom", num_classes=3)
+    assert "| verdicts | not calibrated |" in (hitnet.save_pretrained(model, tmp_path / "a") / "README.md").read_text()
+    model.config = replace(model.config, radii=(0.25, 0.25, 0.31), coverage=0.99, calibrated_on=1800)
+    folder = hitnet.save_pretrained(model, tmp_path / "b")
+    told = "the true class lies within 0.25 to 0.31 of the centre, by class, for 99 % of new images (1,800 held-out images)"
+    assert told in (folder / "README.md").read_text()
+    assert hitnet.from_pretrained(folder).config.radii == (0.25, 0.25, 0.31)
 
 
 def test_the_example_of_the_card_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

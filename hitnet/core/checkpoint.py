@@ -18,8 +18,13 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 def write_checkpoint(folder: Path, config: ModelConfig, weights: dict[str, Tensor]) -> None:
     """Write both files of a model; a missing folder is created."""
-    write_json(folder / CONFIG, asdict(config))
+    write_config(folder, config)
     write_tensors(folder / WEIGHTS, weights)
+
+
+def write_config(folder: Path, config: ModelConfig) -> None:
+    """Write only what a model is, beside weights that stay."""
+    write_json(folder / CONFIG, asdict(config))
 
 
 def read_checkpoint(path: Path) -> tuple[ModelConfig, dict[str, Tensor]]:

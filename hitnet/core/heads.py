@@ -12,6 +12,7 @@
 Every head maps features to capsules: (batch, features) -> (batch, K, n).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -73,9 +74,22 @@ class Head(nn.Module):
         """How unusual each image is, larger = more unusual: (batch, classes) -> (batch,)."""
         return -scores.amax(dim=1)
 
-    def verdicts(self, scores: Tensor) -> list[Verdict | None]:
-        """One per image; None, as there is no hit zone: (batch, classes) -> batch."""
-        return [None] * len(scores)
+    def within(self, scores: Tensor, radii: Sequence[float]) -> Tensor:
+        """Which classes lie within their radii: (batch, classes), (classes,) -> (batch, classes)."""
+        return scores <= scores.new_tensor(radii)
+
+    def verdicts(self, scores: Tensor, radii: Sequence[float] | None) -> list[Verdict | None]:
+        """One per image: sure if only the predicted class lies within its radius, unknown if none does, ambiguous
+        otherwise; None without radii: (batch, classes), (classes,) -> batch."""
+        if radii is None:
+            return [None] * len(scores)
+        within = self.within(scores, radii)
+        counts = within.sum(dim=1).tolist()
+        predicted = within.gather(1, self.decide(scores).unsqueeze(1)).squeeze(1).tolist()
+        return [
+            "unknown" if count == 0 else "sure" if count == 1 and hit else "ambiguous"
+            for count, hit in zip(counts, predicted, strict=True)
+        ]
 
     def nearest_possible(self, capsules: Tensor) -> Tensor:
         """Moved capsules, clipped to values that the layer can produce: any shape -> same."""
@@ -165,11 +179,6 @@ class HitOrMissHead(Head):
 
     def outlier_score(self, scores: Tensor) -> Tensor:
         return scores.amin(dim=1)
-
-    def verdicts(self, scores: Tensor) -> list[Verdict | None]:
-        """Sure if exactly one capsule hits, unknown if none does, ambiguous if several do."""
-        hits = (scores <= self.hit_radius).sum(dim=1).tolist()
-        return ["unknown" if count == 0 else "sure" if count == 1 else "ambiguous" for count in hits]
 
 
 class CapsNetHead(N2Head):

@@ -119,6 +119,10 @@ class Model(nn.Module):
         """The predicted class of each image, likewise: -> (count,)."""
         return self.head.decide(self.scores(images, batch_size))
 
+    def verdicts(self, scores: Tensor) -> list[heads.Verdict | None]:
+        """How certain each answer is; None if the model is not calibrated: (count, classes) -> count."""
+        return self.head.verdicts(scores, self.config.radii)
+
     @torch.no_grad()
     def _of_parts(self, compute: Callable[[Tensor], Tensor], images: Tensor, batch_size: int) -> Tensor:
         check_tensor("images", images)

@@ -16,12 +16,10 @@ def stratified_split(labels: Tensor, fraction: float, generator: torch.Generator
     """
     if not 0 < fraction < 1:
         raise ValueError(f"fraction must lie between 0 and 1, got {fraction}")
-    labels = labels.cpu()
-    classes, counts = labels.unique(return_counts=True)
+    classes, counts = labels.cpu().unique(return_counts=True)
     if (lonely := classes[counts < 2]).numel():
         raise ValueError(f"a split needs at least 2 images of each class; labels {lonely.tolist()} have only one")
-    held = _allot(counts, round(fraction * len(labels)), at_most=counts - 1)
-    return _choose(labels, held, generator)
+    return _hold_out(labels.cpu(), fraction, generator)
 
 
 def split_off_test(labels: Tensor, fraction: float | None, seed: int, notes: list[str]) -> tuple[Tensor, Tensor]:
@@ -46,14 +44,28 @@ def stratified_subset(labels: Tensor, count: int, generator: torch.Generator) ->
 def split_training(
     images: ImageSet, *, count: int | None, validation: float, seed: int
 ) -> tuple[ImageSet, ImageSet | None]:
-    """(training images, validation images), chosen by seed, both with all classes; from `count` images if given."""
+    """(training images, validation images), chosen by seed, in class proportions; from `count` images if given.
+
+    A class that has only one image keeps it for training; no other class is missing among the validation images.
+    """
     generator = torch.Generator().manual_seed(seed)
     if count is not None:
         images = images.subset(stratified_subset(images.labels, count, generator))
     if not validation:
         return images, None
-    kept, held_out = stratified_split(images.labels, validation, generator)
+    kept, held_out = _hold_out(images.labels.cpu(), validation, generator)
+    if not len(held_out):
+        raise ValueError(
+            f"none of {len(images)} images can be held out, since no class has 2; add images, or hold out none "
+            "with --validation 0"
+        )
     return images.subset(kept), images.subset(held_out)
+
+
+def _hold_out(labels: Tensor, fraction: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Indices kept and held out, without the last image of any class."""
+    counts = labels.unique(return_counts=True)[1]
+    return _choose(labels, _allot(counts, round(fraction * len(labels)), at_most=counts - 1), generator)
 
 
 def _allot(counts: Tensor, total: int, at_most: Tensor) -> Tensor:

@@ -12,23 +12,6 @@ from hitnet.core.model import Model
 from hitnet.interpret.what_if import WhatIf, what_if
 
 
-def verdicts(model: Model, images: Tensor) -> list[Verdict | None]:
-    """One verdict per image, None for a network without a hit zone: (batch, channels, height, width) -> batch.
-
-    Sure if exactly one capsule hits, unknown if none does, ambiguous if several do.
-    """
-    return model.head.verdicts(model.scores(images))
-
-
-def outlier_score(model: Model, images: Tensor) -> Tensor:
-    """How unusual each image is, larger = more unusual: (batch, channels, height, width) -> (batch,).
-
-    For Hit-or-Miss, the distance of the nearest capsule to the centre. For other heads, the negative of the best score:
-    −max softmax, or −the length of the longest capsule.
-    """
-    return model.head.outlier_score(model.scores(images))
-
-
 @dataclass(frozen=True)
 class Deformation:
     """What one component of the capsule adds to the prototype."""
@@ -58,7 +41,9 @@ class Explanation:
     ranking: list[int]
     """Class indices, best first."""
     verdict: Verdict | None
-    """None for a network without a hit zone."""
+    """None if the network is not calibrated or has no hit zone."""
+    radii: tuple[float, ...] | None
+    """How far from the centre each class usually lands at most; None if the network is not calibrated."""
     hit_radius: float
     miss_radius: float
     prototype: Tensor
@@ -80,9 +65,17 @@ class Explanation:
         return self.class_names[self.rival_index]
 
     @property
+    def has_hit_zone(self) -> bool:
+        return self.what_if is not None
+
+    @property
     def words(self) -> str:
-        """The verdict in a sentence."""
+        """The answer and how certain it is, in a sentence."""
         return _in_words(self)
+
+    def zone_of(self, class_index: int) -> float:
+        """Within this distance a class counts as hit: its radius, or that of training if there is no calibration."""
+        return self.hit_radius if self.radii is None else self.radii[class_index]
 
     @property
     def what_if_words(self) -> str:
@@ -96,6 +89,7 @@ class Explanation:
             "verdict": self.verdict,
             "words": self.words,
             "scores": dict(zip(self.class_names, self.scores, strict=True)),
+            "radii": self.radii,
             "hit_radius": self.hit_radius,
             "miss_radius": self.miss_radius,
             "rival": self.rival_name,
@@ -153,7 +147,8 @@ def explain(model: Model, image: Tensor, rival: int | None = None) -> Explanatio
         rival_index=int(order[1]),
         scores=scores[0].tolist(),
         ranking=order.tolist(),
-        verdict=model.head.verdicts(scores)[0],
+        verdict=model.verdicts(scores)[0],
+        radii=model.config.radii,
         hit_radius=model.config.hit_radius,
         miss_radius=model.config.miss_radius,
         prototype=prototype,
@@ -178,13 +173,20 @@ def _check_rival(model: Model, rival: int) -> None:
 def _in_words(explanation: Explanation) -> str:
     score, rival = explanation.scores[explanation.class_index], explanation.scores[explanation.rival_index]
     name, other = explanation.class_name, explanation.rival_name
+    if not explanation.has_hit_zone:
+        return f"{name} (score {score:.2f}); next is {other} ({rival:.2f})."
     if explanation.verdict is None:
-        return f"Classified as {name} (score {score:.2f}); the next best is {other} ({rival:.2f})."
+        return f"{name}, not calibrated ({score:.3f} from its centre); next is {other} at {rival:.3f}."
+    usual = f"{score:.3f} from its centre; usual for {name}: up to {explanation.zone_of(explanation.class_index):.2f}"
+    answer = f"{name}, {explanation.verdict} ({usual})"
     if explanation.verdict == "sure":
-        return f"Sure: {name} is the only class that is hit (distance {score:.3f}); {other} comes next at {rival:.3f}."
-    if explanation.verdict == "ambiguous":
-        return f"Ambiguous: {name} is hit (distance {score:.3f}), but {other} is hit too ({rival:.3f})."
-    return f"Unknown: no class is hit; the closest is {name} (distance {score:.3f}), then {other} ({rival:.3f})."
+        return f"{answer}; next is {other} at {rival:.3f}."
+    if explanation.verdict == "unknown":
+        return f"{answer}: no class is within its usual distance; next is {other} at {rival:.3f}."
+    also = [index for index in explanation.ranking[1:] if explanation.scores[index] <= explanation.zone_of(index)]
+    named = f"{explanation.class_names[also[0]]} ({explanation.scores[also[0]]:.3f})"
+    more = f" and {len(also) - 1} more are" if len(also) > 1 else " is"
+    return f"{answer}: {named}{more} within the usual distance too."
 
 
 def _reading_in_words(explanation: Explanation, found: WhatIf) -> str:
@@ -192,5 +194,5 @@ def _reading_in_words(explanation: Explanation, found: WhatIf) -> str:
     distance = found.scores[found.read_as]
     if found.read_as != found.class_index:
         return f"The network does not read the nearest drawing as {name} but as {read_as} (distance {distance:.3f})."
-    hit = "a hit" if distance <= explanation.hit_radius else "not quite a hit"
+    hit = "a hit" if distance <= explanation.zone_of(found.class_index) else "not quite a hit"
     return f"The network reads the nearest drawing as {name} (distance {distance:.3f}, {hit})."

@@ -48,10 +48,16 @@ class Prediction:
     score: float | None = None
     """HitNet: the distance to the centre, where lower is more certain. Other networks: their head's own score."""
     verdict: Verdict | None = None
+    """None if the network is not calibrated or has no hit zone."""
+    radius: float | None = None
+    """How far from the centre this class usually lands at most."""
+    candidates: tuple[str, ...] | None = None
+    """All classes within their radii: they contain the true one with the probability that the network was calibrated
+    for, if the picture is of the same kind."""
     note: str | None = None
     error: str | None = None
     accepted: bool | None = None
-    """Whether the outlier score is within the run's calibrated threshold; None without a calibration."""
+    """Whether the outlier score is within the run's rejection threshold; None without one."""
 
 
 def predict_files(model: Model, files: Sequence[Path], threshold: float | None = None) -> list[Prediction]:
@@ -62,13 +68,17 @@ def predict_files(model: Model, files: Sequence[Path], threshold: float | None =
 def _predict(model: Model, picture: Picture, threshold: float | None) -> Prediction:
     if picture.image is None:
         return Prediction(str(picture.file), error=picture.error)
-    head, scores = model.head, model.scores(picture.image.unsqueeze(0))
+    head, names, radii = model.head, model.config.class_names, model.config.radii
+    scores = model.scores(picture.image.unsqueeze(0))
     index = int(head.decide(scores))
+    within = None if radii is None else head.within(scores, radii)[0].tolist()
     return Prediction(
         str(picture.file),
-        class_name=model.config.class_names[index],
+        class_name=names[index],
         score=float(scores[0, index]),
-        verdict=head.verdicts(scores)[0],
+        verdict=model.verdicts(scores)[0],
+        radius=None if radii is None else radii[index],
+        candidates=None if within is None else tuple(name for name, hit in zip(names, within, strict=True) if hit),
         note=picture.note,
         accepted=None if threshold is None else float(head.outlier_score(scores)) <= threshold,
     )

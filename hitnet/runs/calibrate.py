@@ -1,4 +1,5 @@
-"""Choose which answers of a run to reject, so that few of the accepted ones are wrong: RUN/calibration.json."""
+"""Calibrate a run on its validation images: the radii of its verdicts, in model/config.json, and, if asked for, which
+answers to reject so that few of the accepted ones are wrong, in calibration.json."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -6,13 +7,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hitnet.core.model import TEST_BATCH, Model
-from hitnet.data import Batches, ImageSet, split_training
+from hitnet.core.checkpoint import write_config
+from hitnet.core.model import Model
+from hitnet.data import ImageSet, split_training
 from hitnet.files import read_json, write_json
+from hitnet.interpret.verdicts import COVERAGE, VerdictCounts, calibrate_on, count_verdicts
 from hitnet.runs.bounds import choose_threshold, upper_bound
 from hitnet.runs.reopen import reopen
 from hitnet.runs.run import Run
-from hitnet.settings import RunSettings
+from hitnet.settings import ModelConfig, RunSettings
+from hitnet.training.evaluation import all_scores
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Rejection:
     """A run's threshold, how it was chosen, and its effect on the test images, which were not used to choose it."""
 
     threshold: float
@@ -39,51 +43,71 @@ class Calibration:
     test: Answers
     test_bound: float
     """Upper bound on the error rate among the answers, from test images alone (Clopper–Pearson)."""
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What calibrating a run found, and its effect on the test images, which were not used for it."""
+
+    config: ModelConfig
+    """The model's, with its radii if it has any."""
+    verdicts: VerdictCounts | None
+    """On the test images; None for a network without radii."""
+    rejection: Rejection | None
     notes: tuple[str, ...]
 
 
 def calibrate_run(
-    path: Path, max_error: float, confidence: float = 0.95, data_dir: Path | None = None, device: str = "auto"
-) -> tuple[Calibration, Path]:
-    """Choose the threshold of a run on its validation images: (calibration, its file)."""
-    if not 0 < max_error < 1:
-        raise ValueError(f"max_error must lie between 0 and 1, got {max_error}; 0.01 is one in a hundred")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}; 0.95 is nineteen in twenty")
+    path: Path,
+    coverage: float = COVERAGE,
+    max_error: float | None = None,
+    confidence: float = 0.95,
+    data_dir: Path | None = None,
+    device: str = "auto",
+) -> Calibrated:
+    """Find the radii of a run's verdicts on its validation images; with `max_error`, also a threshold of rejection."""
+    _check_wishes(coverage, max_error, confidence)
     opened = reopen(path, device)
     run, model, settings = opened.run, opened.model, opened.run.read_settings()
+    if not model.head.has_hit_zone and max_error is None:
+        raise ValueError(
+            f"{run.path} is {model.config.name}, which has no hit zone and so no radii; "
+            "choose which of its answers to reject with --max-error 0.01"
+        )
     if not settings.validation:
         raise ValueError(
             f"{run.path} held out no validation images: it was trained on all it had, and training images do not "
             "show how often a network is wrong; train one with --validation 0.1"
         )
-    if not run.is_finished:
-        raise ValueError(
-            f"{run.path} is not finished, so its network may still change; resume it with: {run.resume_command}"
-        )
+    result = run.read_result()
     data = opened.load_data(data_dir=data_dir)
     _, held_out = split_training(
         data.train, count=settings.train_images, validation=settings.validation, seed=settings.seed
     )
     assert held_out is not None
-    scores, wrong = answer_all(model, held_out)
-    threshold = choose_threshold(scores, wrong, max_error, confidence)
-    test = count_answers(*answer_all(model, data.test), threshold)
-    calibration = Calibration(
-        threshold=threshold,
-        max_error=max_error,
-        confidence=confidence,
-        validation=count_answers(scores, wrong, threshold),
-        test=test,
-        test_bound=upper_bound(test.mistakes, test.answered, confidence),
-        notes=_notes(settings),
-    )
-    write_json(run.calibration_file, asdict(calibration))
-    return calibration, run.calibration_file
+    scores, on_test = all_scores(model, held_out), all_scores(model, data.test)
+    counted, rejection = None, None
+    if max_error is not None:  # first, since it may find too few images
+        rejection = _choose(model, scores, held_out, on_test, data.test, max_error, confidence)
+    if model.head.has_hit_zone:
+        calibrate_on(model, scores, held_out.labels, coverage)
+        counted = count_verdicts(model, on_test, data.test.labels)
+        write_config(run.model_folder, model.config)
+        write_json(run.result_file, result | {"verdicts": asdict(counted)})
+    if rejection is not None:
+        write_json(run.calibration_file, asdict(rejection))
+    return Calibrated(model.config, counted, rejection, _notes(settings))
 
 
-def read_calibration(path: Path) -> Calibration | None:
-    """The calibration of a run, if it has one."""
+def find_radii(run: Run, held_out: ImageSet, coverage: float, device: torch.device) -> None:
+    """The radii of a run that was just trained, into its model's configuration."""
+    model = run.load_model().to(device)
+    calibrate_on(model, all_scores(model, held_out), held_out.labels, coverage)
+    write_config(run.model_folder, model.config)
+
+
+def read_rejection(path: Path) -> Rejection | None:
+    """The rejection of a run, if it has one."""
     file = Run(path).calibration_file
     if not file.is_file():
         return None
@@ -93,20 +117,49 @@ def read_calibration(path: Path) -> Calibration | None:
             content[name] = Answers(**content[name])
         for name in ("threshold", "max_error", "confidence", "test_bound"):
             content[name] = float(content[name])
-        return Calibration(**{**content, "notes": tuple(content["notes"])})
+        content.pop("notes", None)  # of former versions
+        return Rejection(**content)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{file} is not a calibration ({error!r}); make it again with: hitnet calibrate") from None
 
 
-def answer_all(model: Model, data: ImageSet) -> tuple[Tensor, Tensor]:
-    """(outlier scores, whether the answer is wrong): both (count,)."""
-    scores = torch.cat([model.scores(images.to(model.device)).cpu() for images, _ in Batches(data, TEST_BATCH)])
-    return model.head.outlier_score(scores), model.head.decide(scores) != data.labels
+def _choose(
+    model: Model,
+    scores: Tensor,
+    held_out: ImageSet,
+    on_test: Tensor,
+    test: ImageSet,
+    max_error: float,
+    confidence: float,
+) -> Rejection:
+    """The threshold, chosen by the scores of the held-out images, and its effect on them and on the test images."""
+    unusual, wrong = model.head.outlier_score(scores), model.head.decide(scores) != held_out.labels
+    threshold = choose_threshold(unusual, wrong, max_error, confidence)
+    answers = count_answers(model.head.outlier_score(on_test), model.head.decide(on_test) != test.labels, threshold)
+    return Rejection(
+        threshold=threshold,
+        max_error=max_error,
+        confidence=confidence,
+        validation=count_answers(unusual, wrong, threshold),
+        test=answers,
+        test_bound=upper_bound(answers.mistakes, answers.answered, confidence),
+    )
 
 
 def count_answers(scores: Tensor, wrong: Tensor, threshold: float) -> Answers:
     answered = scores <= threshold
     return Answers(len(scores), int(answered.sum()), int(wrong[answered].sum()))
+
+
+def _check_wishes(coverage: float, max_error: float | None, confidence: float) -> None:
+    wishes = (
+        ("coverage", coverage, "0.99 misses one true class in a hundred"),
+        ("max_error", max_error, "0.01 is one in a hundred"),
+        ("confidence", confidence, "0.95 is nineteen in twenty"),
+    )
+    for name, share, example in wishes:
+        if share is not None and not 0 < share < 1:
+            raise ValueError(f"{name} must lie between 0 and 1, got {share}; {example}")
 
 
 def _notes(settings: RunSettings) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ from hitnet.files import write_json
 from hitnet.interpret.components import ComponentStatistics
 from hitnet.interpret.prototypes import prototypes
 from hitnet.interpret.quality import Measured, measure
+from hitnet.interpret.verdicts import count_verdicts
 from hitnet.runs.exemplars import keeps_exemplars, write_exemplars
 from hitnet.runs.run import Run
-from hitnet.training.evaluation import Evaluation, evaluate
+from hitnet.training.evaluation import Evaluation, all_scores, evaluate
 from hitnet.training.loop import Job
 
 
@@ -38,6 +39,8 @@ def write_result(run: Run, job: Job, finishing: dict[str, Any] | None = None) ->
         "notes": list(data.notes),
         "test": evaluation.to_json(data.class_names),
     }
+    if model.config.radii is not None:
+        result["verdicts"] = asdict(count_verdicts(model, all_scores(model, test), test.labels))
     if finishing is not None:
         result["finishing"] = finishing
     if drawings is not None:

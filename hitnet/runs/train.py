@@ -11,6 +11,7 @@ from hitnet.core.checkpoint import write_tensors
 from hitnet.data import Batches, Dataset, HybridAugmentation, Variation, split_training
 from hitnet.data.variation import fingerprint, load_teacher
 from hitnet.files import remove_leftovers
+from hitnet.runs.calibrate import find_radii
 from hitnet.runs.environment import describe_environment
 from hitnet.runs.finish import check_finishable, finish_model, save_next
 from hitnet.runs.reopen import load_data
@@ -139,6 +140,8 @@ def _train(run: Run, job: Job, watchers: list[Watcher]) -> Run:
         raise TrainingStopped(f"{stop} ({kept})") from stop
     if job.team.leads:
         record = _finish(run, job, watchers) if job.settings.finishing else None
+        if "validation" in job.held_out and job.state.model.head.has_hit_zone:
+            find_radii(run, job.held_out["validation"], job.settings.coverage, job.device)
         write_result(run, job, record)
     job.team.wait()
     return run

@@ -55,6 +55,11 @@ class Evaluation:
         }
 
 
+def all_scores(model: Model, data: ImageSet) -> Tensor:
+    """The score of each class for each image: (count, classes)."""
+    return torch.cat([model.scores(images.to(model.device)).cpu() for images, _ in Batches(data, TEST_BATCH)])
+
+
 @torch.no_grad()
 def evaluate(model: Model, data: ImageSet, *, batch_size: int = TEST_BATCH, team: Team | None = None) -> Evaluation:
     """Classify every image once, without augmentation; each process of a team takes its share."""

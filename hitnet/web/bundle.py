@@ -35,6 +35,8 @@ def describe_model(model: Model) -> dict[str, Any]:
         "shape": list(model.config.image_shape or ()),
         "dims": model.head.capsule_dim,
         "unit": model.head.unit,
+        "radii": model.config.radii,
+        "coverage": model.config.coverage,
         "hit_radius": model.config.hit_radius,
         "miss_radius": model.config.miss_radius,
         "decoder": describe_decoder(model),

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hitnet.data import Dataset, ImageSet, load_dataset, stratified_split, stratified_subset
+from hitnet.data import Dataset, ImageSet, load_dataset, split_training, stratified_split, stratified_subset
 
 COUNTS = st.lists(st.integers(2, 40), min_size=1, max_size=8)
 
@@ -126,3 +126,13 @@ def test_a_data_set_of_one_class_is_refused():
 def test_an_impossible_image_size_is_refused(image_size):
     with pytest.raises(ValueError, match="image_size must be a side or"):
         load_dataset(image_size=image_size)
+
+
+def test_a_class_with_one_image_keeps_it_for_training_and_every_other_class_is_held_out():
+    labels = torch.tensor([0] * 40 + [1] + [2] * 3)
+    training, held_out = split_training(
+        ImageSet(torch.zeros(44, 1, 2, 2).byte(), labels), count=None, validation=0.1, seed=0
+    )
+    assert held_out is not None
+    assert held_out.labels.bincount().tolist() == [3, 0, 1]
+    assert training.labels.bincount().tolist() == [37, 1, 2]

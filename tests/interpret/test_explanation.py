@@ -8,23 +8,8 @@ import torch
 import hitnet
 
 
-@pytest.mark.parametrize(
-    ("scores", "verdict"),
-    [
-        ([0.05, 1.0, 1.2], "sure"),
-        ([0.10, 1.0, 1.2], "sure"),  # on the rim is inside
-        ([0.11, 1.0, 1.2], "unknown"),
-        ([0.90, 0.91, 0.95], "unknown"),
-        ([0.05, 0.09, 1.2], "ambiguous"),
-        ([0.01, 0.02, 0.03], "ambiguous"),
-    ],
-)
-def test_exactly_one_hit_is_sure_none_unknown_several_ambiguous(ladder, scores, verdict):
-    assert ladder().head.verdicts(torch.tensor([scores])) == [verdict]
-
-
 def test_an_explanation_says_what_the_weights_say(ladder):
-    model = ladder()
+    model = ladder(radii=(0.15, 0.1, 0.1), coverage=0.99)
     image = torch.zeros(1, 4, 5)
     # Component 1 lies 0.02 above the centre and component 3 0.06 below; class k's capsule lies 0.2 k further away.
     image.view(-1)[:4] = torch.tensor([0.5, 0.52, 0.5, 0.44])
@@ -40,14 +25,24 @@ def test_an_explanation_says_what_the_weights_say(ladder):
     torch.testing.assert_close(found.residual, image - found.reconstruction)
     alone = found.deformations[0].picture.view(-1)
     torch.testing.assert_close(alone[:4], torch.tensor([0.5, 0.5, 0.5, 0.44]))
-    assert found.words == "Sure: 0 is the only class that is hit (distance 0.063); 1 comes next at 0.190."
+    assert found.words == "0, sure (0.063 from its centre; usual for 0: up to 0.15); next is 1 at 0.190."
 
 
-def test_unknown_and_ambiguous_are_put_into_words(ladder):
-    image = torch.full((1, 4, 5), 0.5)
-    narrow, wide = ladder(hit_radius=0.1, dims=4), ladder(hit_radius=0.3, dims=4)
-    assert hitnet.explain(narrow, torch.zeros(1, 4, 5)).words.startswith("Unknown: no class is hit; the closest is 2")
-    assert hitnet.explain(wide, image).words == "Ambiguous: 0 is hit (distance 0.000), but 1 is hit too (0.200)."
+def test_the_answer_leads_and_the_verdict_follows(ladder):
+    image = torch.full((1, 4, 5), 0.5)  # class k lies 0.2 k from its centre
+
+    def words(*radii: float) -> str:
+        return hitnet.explain(ladder(radii=radii, coverage=0.99), image).words
+
+    assert words(0.1, 0.1, 0.1) == "0, sure (0.000 from its centre; usual for 0: up to 0.10); next is 1 at 0.200."
+    usual = "0, ambiguous (0.000 from its centre; usual for 0: up to 0.30)"
+    assert words(0.3, 0.3, 0.3) == f"{usual}: 1 (0.200) is within the usual distance too."
+    assert words(0.3, 0.3, 0.5) == f"{usual}: 1 (0.200) and 1 more are within the usual distance too."
+    far = hitnet.explain(ladder(radii=(0.1, 0.1, 0.2), coverage=0.99), torch.zeros(1, 4, 5)).words
+    assert far.startswith("2, unknown (0.600 from its centre; usual for 2: up to 0.20): no class is within its usual")
+    plain = hitnet.explain(ladder(), image)
+    assert (plain.verdict, plain.radii) == (None, None)
+    assert plain.words == "0, not calibrated (0.000 from its centre); next is 1 at 0.200."
 
 
 @pytest.mark.parametrize("name", ["hitnet", "hitnet-fast", "n2", "n2b", "capsnet", "lenet5-hom"])
@@ -60,7 +55,8 @@ def test_every_capsule_network_explains_any_image(small_model, name, channels, c
     assert found.ranking[:2] == [found.class_index, found.rival_index]
     assert sorted(found.ranking) == list(range(classes))
     assert len(found.deformations) == dims
-    assert (found.verdict is None) == (name in ("n2", "n2b", "capsnet"))
+    assert found.verdict is None
+    assert found.has_hit_zone == (name not in ("n2", "n2b", "capsnet"))
     assert found.reconstruction.shape == found.prototype.shape == found.residual.shape == image.shape
     json.dumps(found.to_json())
 

@@ -14,7 +14,7 @@ from support.tiny import snapshot, write_squares
 import hitnet
 from hitnet.data import load_dataset, split_training, to_float
 from hitnet.runs.bounds import upper_bound
-from hitnet.runs.calibrate import calibrate_run, read_calibration
+from hitnet.runs.calibrate import calibrate_run, read_rejection
 from hitnet.runs.run import Run
 from hitnet.settings import TrainConfig
 
@@ -47,9 +47,10 @@ def run(calm, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("model", ["lenet5-hom", "lenet5"])
 def test_the_threshold_does_to_validation_and_test_images_what_is_reported(calm, model, tmp_path: Path):
     path = Path(shutil.copytree(calm(model), tmp_path / "run"))
-    found, file = calibrate_run(path, max_error=0.2)
-    assert read_calibration(path) == found
-    assert file == path / "calibration.json"
+    calibrated = calibrate_run(path, max_error=0.2)
+    found = calibrated.rejection
+    assert found is not None
+    assert read_rejection(path) == found
     config, net = Run(path).read_settings(), hitnet.load(path)
     data = load_dataset(config.data)
     held_out = split_training(data.train, count=config.train_images, validation=config.validation, seed=config.seed)[1]
@@ -64,12 +65,12 @@ def test_the_threshold_does_to_validation_and_test_images_what_is_reported(calm,
         assert reported.mistakes == int((answered & wrong).sum())
     assert found.validation.answered >= 60
     assert found.test_bound == upper_bound(found.test.mistakes, found.test.answered, 0.95)
-    assert found.notes == ()
+    assert calibrated.notes == ()
 
 
 def test_the_command_line_tells_the_share_and_predict_keeps_to_it(run: Path, hitnet_says, tmp_path: Path):
     said = hitnet_says("calibrate", run, "--max-error", 0.2)
-    found = read_calibration(run)
+    found = read_rejection(run)
     assert found is not None
     assert f"{found.validation.answered} ({100 * found.validation.answered / 120:.1f} %)" in said
     assert "at most 20 % of such answers are wrong, with 95 % confidence (chosen on 120 validation images)" in said
@@ -88,7 +89,7 @@ def test_the_command_line_tells_the_share_and_predict_keeps_to_it(run: Path, hit
 
 def test_the_table_bounds_only_what_had_no_say_and_no_confidence_is_rounded_to_certainty(run: Path, hitnet_says):
     said = hitnet_says("calibrate", run, "--max-error", 0.2, "--confidence", 0.9999999)
-    found = read_calibration(run)
+    found = read_rejection(run)
     assert found is not None
     [row] = [line for line in said.splitlines() if "upper bound" in line]
     assert [cell.strip() for cell in row.split("│")[1:-1]] == [
@@ -99,37 +100,74 @@ def test_the_table_bounds_only_what_had_no_say_and_no_confidence_is_rounded_to_c
     assert "with 99.99999 % confidence" in said
 
 
-def test_without_calibration_predict_says_nothing_of_it(run: Path, hitnet_says, tmp_path: Path):
+def test_a_run_finds_its_radii_after_training_and_again_on_request(run: Path, hitnet_says):
+    config, before = hitnet.load(run).config, json.loads((run / "result.json").read_text())
+    assert (config.coverage, config.calibrated_on) == (0.99, 120)
+    settings = Run(run).read_settings()
+    data = load_dataset(settings.data)
+    held_out = split_training(data.train, count=None, validation=settings.validation, seed=settings.seed)[1]
+    assert held_out is not None
+    net = hitnet.load(run)
+    hitnet.calibrate(net, to_float(held_out.images), held_out.labels)
+    assert net.config == config
+    given = hitnet.verdicts(net, to_float(data.test.images))
+    assert before["verdicts"]["sure"] == given.count("sure")
+    said = hitnet_says("calibrate", run, "--coverage", 0.5)
+    after = json.loads((run / "result.json").read_text())
+    assert f"{after['verdicts']['sure']} sure" in said
+    assert "50 % of new images of the same kind" in said
+    assert max(hitnet.load(run).config.radii or ()) < max(config.radii or ())
+    assert after["verdicts"]["covered"] <= before["verdicts"]["covered"]
+    assert {name: after[name] for name in before if name != "verdicts"} == {
+        name: value for name, value in before.items() if name != "verdicts"
+    }
+
+
+def test_predict_gives_all_classes_that_an_image_may_be(run: Path, hitnet_says, tmp_path: Path):
+    images = load_dataset(Run(run).read_settings().data).test.images[:, 0]
+    Image.fromarray(images[0].numpy()).save(tmp_path / "square.png")
+    net = hitnet.load(run)
+    radii, scores = net.config.radii, net.scores(to_float(images[:1].unsqueeze(1)))[0].tolist()
+    assert radii is not None
+    [answer] = json.loads(hitnet_says("predict", run, tmp_path / "square.png", "--json"))
+    names = net.config.class_names
+    within = [name for name, score, radius in zip(names, scores, radii, strict=True) if score <= radius]
+    assert answer["candidates"] == within
+    assert answer["radius"] == radii[names.index(answer["class_name"])]
+    assert answer["verdict"] == hitnet.verdicts(net, to_float(images[:1].unsqueeze(1)))[0]
+
+
+def test_without_a_threshold_predict_accepts_and_rejects_nothing(run: Path, hitnet_says, tmp_path: Path):
     Image.fromarray(np.zeros((28, 28), np.uint8)).save(tmp_path / "black.png")
     assert json.loads(hitnet_says("predict", run, tmp_path / "black.png", "--json"))[0]["accepted"] is None
     assert "accepted" not in hitnet_says("predict", run, tmp_path / "black.png")
 
 
 def test_validation_images_that_chose_the_epoch_are_owned_up_to(calm):
-    found, _ = calibrate_run(calm(patience=3), max_error=0.2)
-    assert "chose the epoch" in found.notes[0]
+    assert "chose the epoch" in calibrate_run(calm(patience=3)).notes[0]
 
 
 class TestRefusals:
     def test_a_run_that_was_trained_on_all_images(self, calm):
         with pytest.raises(ValueError, match="held out no validation images.*train one with --validation 0.1"):
-            calibrate_run(calm(validation=0.0), 0.2)
+            calibrate_run(calm(validation=0.0))
 
     def test_a_run_that_is_not_finished(self, run: Path):
         (run / "result.json").unlink()
-        with pytest.raises(ValueError, match="not finished, so its network may still change; resume it with"):
-            calibrate_run(run, 0.2)
+        with pytest.raises(ValueError, match="is not finished; resume it with"):
+            calibrate_run(run)
 
     def test_other_images_than_those_that_were_held_out(self, run: Path, tmp_path: Path):
         other = write_squares(tmp_path / "squares.npz", train=240, test_seed=5)
         args = json.loads((run / "args.json").read_text())
         (run / "args.json").write_text(json.dumps({**args, "data": str(other)}))
         with pytest.raises(ValueError, match="the data of .* changed"):
-            calibrate_run(run, 0.2)
+            calibrate_run(run)
 
     @pytest.mark.parametrize(
         ("wish", "message"),
         [
+            ({"coverage": 1.0}, "coverage must lie between 0 and 1, got 1.0; 0.99 misses one true class"),
             ({"max_error": 0.0}, "max_error must lie between 0 and 1, got 0.0; 0.01 is one in a hundred"),
             ({"max_error": 20.0}, "max_error must lie between 0 and 1, got 20.0"),
             (
@@ -148,4 +186,4 @@ class TestRefusals:
     def test_a_damaged_calibration(self, run: Path, content: str):
         (run / "calibration.json").write_text(content)
         with pytest.raises(ValueError, match="calibration.json"):
-            read_calibration(run)
+            read_rejection(run)

@@ -20,6 +20,7 @@ from hitnet.files import write_bytes
 
 BLUE, ORANGE, GREY = "#2563a8", "#d9622b", "#6b7280"
 PALE_BLUE, PALE_GREY = "#dbe7f5", "#f1f2f4"
+GOLD, PALE_GOLD, GOLD_INK = "#e3a512", "#fbf0cf", "#7a5600"  # hits, as on the explorer's page
 # Blue: less than expected. Orange: more than expected.
 DIVERGING = LinearSegmentedColormap.from_list("less and more", [BLUE, "white", ORANGE])
 

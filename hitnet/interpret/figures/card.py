@@ -11,9 +11,11 @@ from torch import Tensor
 from hitnet.interpret.explanation import Deformation, Explanation
 from hitnet.interpret.figures.canvas import (
     BLUE,
+    GOLD,
+    GOLD_INK,
     GREY,
     ORANGE,
-    PALE_BLUE,
+    PALE_GOLD,
     PALE_GREY,
     shortened,
     show,
@@ -56,10 +58,10 @@ def decision_card(explanation: Explanation) -> Figure:
     _heading(figure, HEIGHT - 0.24, legend, size=8, colour=GREY)
 
     target = figure.add_axes((6.75 / WIDTH, 1 - 5.75 / height, 4.6 / WIDTH, 4.75 / height))
-    if explanation.verdict is None:
-        _draw_bars(target, explanation)
-    else:
+    if explanation.has_hit_zone:
         _draw_rings(target, explanation)
+    else:
+        _draw_bars(target, explanation)
     return figure
 
 
@@ -116,19 +118,20 @@ def _draw_rings(axes: Any, explanation: Explanation) -> None:
     # Capsules of three components or fewer cannot reach the miss zone.
     outside = PALE_GREY if explanation.miss_radius < farthest else "white"
     axes.add_patch(Circle((0, 0), 1, facecolor=outside, edgecolor=GREY, linewidth=0.6))
-    words = {
-        explanation.hit_radius: f"hit ≤ {explanation.hit_radius:g}",
-        explanation.miss_radius: f"miss ≥ {explanation.miss_radius:g}",
-    }
-    rim = radius(explanation.miss_radius)
-    between = [ring for ring in (0.6, 0.3) if radius(explanation.hit_radius) + 0.1 < radius(ring) < rim - 0.1]
-    for distance in (explanation.miss_radius, *between):
+    trained, missed = explanation.hit_radius, explanation.miss_radius
+    usual = explanation.zone_of(explanation.class_index)
+    between = [ring for ring in (0.6, 0.3) if radius(usual) + 0.1 < radius(ring) < radius(missed) - 0.1]
+    for distance in (missed, *between):
         if distance < farthest:
-            style = {"linewidth": 1.4, "linestyle": "-"} if distance in words else {"linewidth": 0.6, "linestyle": ":"}
+            style = {"linewidth": 1.4, "linestyle": "-"} if distance == missed else {"linewidth": 0.6, "linestyle": ":"}
             axes.add_patch(Circle((0, 0), radius(distance), facecolor="white", edgecolor=GREY, **style))
-            _name_ring(axes, radius(distance), words.get(distance, f"{distance:g}"), GREY)
-    axes.add_patch(Circle((0, 0), radius(explanation.hit_radius), facecolor=PALE_BLUE, edgecolor=BLUE, linewidth=1.4))
-    _name_ring(axes, radius(explanation.hit_radius), words[explanation.hit_radius], BLUE)
+            _name_ring(axes, radius(distance), f"{'miss ≥ ' if distance == missed else ''}{distance:g}", GREY)
+    if explanation.radii is not None:
+        axes.add_patch(Circle((0, 0), radius(usual), facecolor=PALE_GOLD, edgecolor=GOLD, linewidth=1.4))
+        _name_ring(axes, radius(usual), f"usual ≤ {usual:.2f}", GOLD_INK)
+    axes.add_patch(Circle((0, 0), radius(trained), facecolor=GOLD, edgecolor=GOLD, alpha=0.55, linewidth=1))
+    if explanation.radii is None or radius(usual) - radius(trained) > 0.12:
+        _name_ring(axes, radius(trained), f"trained ≤ {trained:g}", GOLD_INK)
     axes.plot(0, 0, marker="+", color=GREY, markersize=7, markeredgewidth=0.8)
 
     order = explanation.ranking
