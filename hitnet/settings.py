@@ -20,6 +20,7 @@ from hitnet.files import read_json
 DecoderName = Literal["paper", "picture", "standardised", "none"]
 Schedule = Literal["constant", "decay", "one-cycle"]
 Precision = Literal["auto", "float32", "bfloat16"]
+Fill = Literal["zeros", "edge"]
 ImageShape = tuple[int, int, int]
 """(channels, height, width)"""
 
@@ -34,9 +35,14 @@ PAPER: dict[str, Any] = {
     "learning_rate": 0.001,
     "finishing": 0.0,
     "validation": 0.0,
+    "shift_fill": "zeros",
+    "refresh_norm": False,
 }
+# What helps with few or light pictures, for networks that are not the paper's own.
+MODERN: dict[str, Any] = {"shift_fill": "edge", "refresh_norm": True}
 OWN: dict[str, dict[str, Any]] = {
     "hitnet-fast": {
+        **MODERN,
         "norm_momentum": 0.1,
         "reconstruction_weight": 3.0,
         "decoder": "picture",
@@ -45,7 +51,9 @@ OWN: dict[str, dict[str, Any]] = {
         "finishing": 1 / 3,
         "validation": 0.05,
     },
-    **{name: {"decoder": "none"} for name in ("n1", "lenet5", "resnet18", "densenet40-12")},
+    "n1": {"decoder": "none"},
+    **{name: {**MODERN, "decoder": "none"} for name in ("lenet5", "resnet18", "densenet40-12")},
+    **dict.fromkeys(("lenet5-hom", "resnet18-hom", "densenet40-12-hom", "timm"), MODERN),
 }
 
 # Far beyond any use; a file that names more is damaged, and would take all memory.
@@ -55,7 +63,7 @@ LARGEST_SIDE = 10_000
 
 def complete(options: dict[str, Any], network: str) -> dict[str, Any]:
     """The options, each None replaced by the network's own value if it has one."""
-    own = {**PAPER, **OWN.get(network, {})}
+    own = {**PAPER, **OWN.get("timm" if network.startswith("timm/") else network, {})}
     if options.get("decoder") not in (None, own["decoder"]):
         own["finishing"] = PAPER["finishing"]  # it would replace the decoder that was asked for
     return {name: own.get(name) if value is None else value for name, value in options.items()}
@@ -112,6 +120,9 @@ class RunOptions:
     """Images per step, divided among all processes."""
     shift: int = 2
     """Shift training images by up to this many whole pixels in each direction."""
+    shift_fill: Fill | None = None
+    """What comes in at the edge of a shifted image: zeros (black), or the edge's own pixels; the network's own if not
+    given (paper: zeros)."""
     flip: bool = False
     """Mirror half of the training images."""
     augment: Literal["none", "shift", "hybrid"] = "shift"
@@ -124,6 +135,9 @@ class RunOptions:
     """Save the decoder after each epoch: `hitnet prototypes RUN --evolution` animates the prototypes."""
     ema: float = 0.0
     """Keep a moving average of the weights with this decay per step (e.g. 0.999); 0 keeps the final weights."""
+    refresh_norm: bool | None = None
+    """Before each evaluation, compute BatchNorm's averages anew over training images: after few steps, those of
+    training lag behind. The network's own if not given (paper: no)."""
     finishing: float | None = None
     """Afterwards, train the decoder alone until the network recognises its own drawings: length of this phase as a
     fraction of the training steps, at least 200 steps; 0 for none; the network's own if not given (paper: 0)."""
@@ -278,6 +292,8 @@ class RunSettings(TrainConfig):
 
     schedule: Schedule = field()
     learning_rate: float = field()
+    shift_fill: Fill = field()
+    refresh_norm: bool = field()
     finishing: float = field()
     validation: float = field()
     norm_momentum: float = field()
@@ -317,9 +333,13 @@ def _check_largest(options: dict[str, Any]) -> None:
             raise ValueError(f"{name} must be at most {most:,}, got {min(value, 10**18):.3g}; check it")
 
 
+# What former versions did, whose files say nothing about it.
+FORMER = {"finishing": 0.0, "shift_fill": "zeros", "refresh_norm": False}
+
+
 def read_run_settings(path: Path) -> RunSettings:
     """The settings of a run from its args.json."""
-    content = {"finishing": 0.0, **read_json(path)}  # former versions had no such phase
+    content = {**FORMER, **read_json(path)}
     return _revive(_with_decoder(content, "model"), TrainConfig, TrainConfig, path).resolve()
 
 

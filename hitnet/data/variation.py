@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from hitnet.core.checks import check_labels
 from hitnet.core.model import Model, evaluating, load
 from hitnet.data.dataset import Dataset
+from hitnet.settings import Fill
 
 
 def to_float(images: Tensor) -> Tensor:
@@ -39,6 +39,8 @@ class Variation:
 
     shift: int = 0
     """Shift by up to this many whole pixels in each direction."""
+    fill: Fill = "zeros"
+    """What comes in at the edge."""
     flip: bool = False
     """Mirror half of the images."""
     hybrid: HybridAugmentation | None = None
@@ -58,7 +60,7 @@ class Variation:
     ) -> Tensor:
         """uint8 (batch, c, h, w), (batch,) -> the varied images as float32 in [0, 1]."""
         if choices.offsets is not None:
-            images = move(images, choices.offsets, self.shift)
+            images = move(images, choices.offsets, self.fill)
         if choices.mirrored is not None:
             images = mirror(images, choices.mirrored)
         varied = to_float(images)
@@ -77,9 +79,9 @@ class Variation:
 # ---- shifting and mirroring, on the device of the batch, without a loop over images
 
 
-def shift(images: Tensor, limit: int, *, generator: torch.Generator) -> Tensor:
-    """Each image moved by up to `limit` whole pixels per axis, filled with zeros: (count, c, h, w) -> same."""
-    return move(images, random_offsets(len(images), limit, generator).to(images.device), limit)
+def shift(images: Tensor, limit: int, *, fill: Fill = "zeros", generator: torch.Generator) -> Tensor:
+    """Each image moved by up to `limit` whole pixels per axis: (count, c, h, w) -> same."""
+    return move(images, random_offsets(len(images), limit, generator).to(images.device), fill)
 
 
 def flip(images: Tensor, *, generator: torch.Generator) -> Tensor:
@@ -99,16 +101,19 @@ def random_coins(count: int, generator: torch.Generator) -> Tensor:
     return torch.rand(count, generator=generator, device=generator.device) < 0.5
 
 
-def move(images: Tensor, offsets: Tensor, limit: int) -> Tensor:
-    """Images moved by their (down, right), at most `limit`: (count, c, h, w), (count, 2) -> (count, c, h, w)."""
-    count, channels, height, width = images.shape
-    down, right = (limit - offsets).unbind(1)
-    rows = down[:, None] + torch.arange(height, device=images.device)
-    columns = right[:, None] + torch.arange(width, device=images.device)
-    # One gather from the padded batch, still in bytes: a pixel's place in its own padded, flattened image.
-    place = (rows[:, :, None] * (width + 2 * limit) + columns[:, None, :]).view(count, 1, height * width)
-    padded = pad(images, (limit, limit, limit, limit)).flatten(2)
-    return padded.gather(2, place.expand(-1, channels, -1)).view_as(images)
+def move(images: Tensor, offsets: Tensor, fill: Fill = "zeros") -> Tensor:
+    """Images moved by their (down, right): (count, c, h, w), (count, 2) -> (count, c, h, w)."""
+    _, channels, height, width = images.shape
+    down, right = offsets.unbind(1)
+    rows = torch.arange(height, device=images.device) - down[:, None]
+    columns = torch.arange(width, device=images.device) - right[:, None]
+    # One gather, still in bytes: where a pixel comes from in its own flattened image, or the nearest on the edge.
+    place = rows.clamp(0, height - 1)[:, :, None] * width + columns.clamp(0, width - 1)[:, None, :]
+    moved = images.flatten(2).gather(2, place.flatten(1)[:, None].expand(-1, channels, -1)).view_as(images)
+    if fill == "edge":
+        return moved
+    outside = ((rows < 0) | (rows >= height))[:, :, None] | ((columns < 0) | (columns >= width))[:, None, :]
+    return moved.masked_fill_(outside.unsqueeze(1), 0)
 
 
 def mirror(images: Tensor, coins: Tensor) -> Tensor:

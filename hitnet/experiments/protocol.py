@@ -228,6 +228,7 @@ class Protocol:
         usual = {"model": model, "data": self.scale.data[data], "seed": seed, **self.scale.settings(model)}
         usual["precision"] = "float32"  # as in the paper; by default, GPUs would use bfloat16
         usual["no_exemplars"] = True  # nobody looks at hundreds of runs one by one
+        usual |= {"shift_fill": "zeros", "refresh_norm": False}  # as in the paper, for all networks
         if data == "affNIST":
             usual["augment"] = "none"
         plain = TrainConfig(**usual, schedule=schedule).resolve()

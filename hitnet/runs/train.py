@@ -96,7 +96,7 @@ def _variation(settings: RunSettings, data: Dataset, device: torch.device, finge
         fingerprints["teacher"] = fingerprint(teacher)
         hybrid = HybridAugmentation(teacher)
     shift = 0 if settings.augment == "none" else settings.shift
-    return Variation(shift, settings.flip, hybrid, settings.hybrid_fraction)
+    return Variation(shift, settings.shift_fill, settings.flip, hybrid, settings.hybrid_fraction)
 
 
 class Recorder(Watcher):

@@ -12,6 +12,7 @@ from hitnet.data import ImageSet, shift
 from hitnet.settings import RunSettings
 from hitnet.training.finishing import Finishing, count_steps
 from hitnet.training.loop import learning_rate
+from hitnet.training.statistics import refresh_norm
 
 
 def fit(model: Model, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: Tensor, settings: RunSettings) -> None:
@@ -30,7 +31,7 @@ def fit(model: Model, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: 
                     group["lr"] = rate
                 batch, wanted = inputs[chosen], labels[chosen].to(device)
                 if settings.augment == "shift" and settings.shift:
-                    batch = shift(batch, settings.shift, generator=generator)
+                    batch = shift(batch, settings.shift, fill=settings.shift_fill, generator=generator)
                 batch = batch.to(device)
                 loss = model.loss(model(batch, wanted), batch, wanted).total
                 if not torch.isfinite(loss):
@@ -41,6 +42,8 @@ def fit(model: Model, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: 
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
+        if settings.refresh_norm:
+            refresh_norm(model, inputs)
     model.eval()
 
 

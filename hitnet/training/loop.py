@@ -14,6 +14,7 @@ from hitnet.settings import RunSettings
 from hitnet.training.devices import Team, autocast
 from hitnet.training.evaluation import evaluate
 from hitnet.training.state import State
+from hitnet.training.statistics import refresh_norm
 from hitnet.training.watchers import Row, Watcher
 
 
@@ -71,6 +72,8 @@ def train_epochs(job: Job, watchers: Sequence[Watcher]) -> None:
             raise TrainingStopped(_why_not_finite(loss, state.epoch, index + 1, rate))
 
         row: Row = {"epoch": state.epoch + 1, "learning_rate": rate, **totals.means(team)}
+        if settings.refresh_norm:
+            refresh_norm(state.kept_model, batches.data.images)
         team.agree(state.kept_model)
         for name, images_of in job.held_out.items():
             measured = evaluate(state.kept_model, images_of, team=team)

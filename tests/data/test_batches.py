@@ -18,24 +18,28 @@ def numbered(count: int, channels: int = 1, side: int = 5) -> ImageSet:
     return ImageSet(images, torch.arange(count))
 
 
-def moved_by_loop(image: torch.Tensor, down: int, right: int) -> torch.Tensor:
+def moved_by_loop(image: torch.Tensor, down: int, right: int, fill: str) -> torch.Tensor:
     out = torch.zeros_like(image)
     _, height, width = image.shape
     for row in range(height):
         for column in range(width):
             if 0 <= row - down < height and 0 <= column - right < width:
                 out[:, row, column] = image[:, row - down, column - right]
+            elif fill == "edge":
+                nearest = min(max(row - down, 0), height - 1), min(max(column - right, 0), width - 1)
+                out[:, row, column] = image[:, *nearest]
     return out
 
 
 @pytest.mark.parametrize(
     ("channels", "height", "width", "limit"), [(1, 6, 6, 2), (3, 4, 7, 1), (1, 2, 2, 3), (3, 5, 4, 0)]
 )
-def test_shift_equals_a_naive_loop(channels, height, width, limit):
+@pytest.mark.parametrize("fill", ["zeros", "edge"])
+def test_shift_equals_a_naive_loop(channels, height, width, limit, fill):
     images = torch.randint(1, 256, (60, channels, height, width), dtype=torch.uint8, generator=seeded(1))
     offsets = torch.randint(-limit, limit + 1, (60, 2), generator=seeded(2))
-    expected = torch.stack([moved_by_loop(image, *o) for image, o in zip(images, offsets.tolist(), strict=True)])
-    assert torch.equal(shift(images, limit, generator=seeded(2)), expected)
+    expected = torch.stack([moved_by_loop(image, *o, fill) for image, o in zip(images, offsets.tolist(), strict=True)])
+    assert torch.equal(shift(images, limit, fill=fill, generator=seeded(2)), expected)
 
 
 def test_shift_draws_every_move_about_equally_often():

@@ -272,7 +272,7 @@ def test_a_wrong_setting_leaves_no_trace_and_never_costs_a_former_run(
         ({"learning_rate": math.nan}, "learning_rate must be positive and finite, got nan"),
         ({"ema": 1.0}, r"ema must lie in \[0, 1\), got 1.0"),
         ({"validation": -0.1}, r"validation must lie in \[0, 1\), got -0.1"),
-        ({"patience": 3}, "patience needs a validation split"),
+        ({"patience": 3, "validation": 0.0}, "patience needs a validation split"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"epochs": 2.5}, "epochs must be int, got 2.5"),
         ({"data": 3}, "data must be str, got 3"),
