@@ -26,8 +26,8 @@ def moved_by_loop(image: torch.Tensor, down: int, right: int, fill: str) -> torc
             if 0 <= row - down < height and 0 <= column - right < width:
                 out[:, row, column] = image[:, row - down, column - right]
             elif fill == "edge":
-                nearest = min(max(row - down, 0), height - 1), min(max(column - right, 0), width - 1)
-                out[:, row, column] = image[:, *nearest]
+                above, beside = min(max(row - down, 0), height - 1), min(max(column - right, 0), width - 1)
+                out[:, row, column] = image[:, above, beside]
     return out
 
 
