@@ -1,18 +1,24 @@
 """What a page shows on its own: the model as JSON, its decoder's weights as plain bytes, and real pictures."""
 
 import base64
+import copy
 import io
 from itertools import pairwise
 from typing import Any
 
+import torch
 from PIL import Image
 from torch import Tensor, nn
+from torch.nn import functional
 
 from hitnet.core.decoder import REACH, Doubling, PaperDecoder, PictureDecoder, StandardisedDecoder
 from hitnet.core.layer import CENTRE
 from hitnet.core.model import Model
+from hitnet.data import to_float
 from hitnet.interpret.exemplars import Exemplars
+from hitnet.interpret.prototypes import prototypes
 
+SAMPLES = 64  # drawings that decide whether weights of half the bytes will do
 WEBP_QUALITY = 90  # a fifth of the bytes of a lossless picture, and no difference that the eye sees
 
 
@@ -65,11 +71,12 @@ def describe_decoder(model: Model) -> dict[str, Any]:
     }
 
 
-def pack_decoder(model: Model) -> bytes:
-    """Little-endian float32. Fully connected layers: the weights, input by input, then the biases.
+def pack_decoder(model: Model, half: bool | None = None) -> bytes:
+    """Little-endian float16 if that changes no byte of a picture by more than 1, otherwise float32.
 
-    Of a picture decoder then the layers that double: weights by row and column of the kernel, channels out in fours,
-    channels in, and the four channels out; then the biases. Last the colours: by row, column, channel out, channel in.
+    Fully connected layers: the weights, input by input, then the biases. Of a picture decoder then the layers that
+    double: weights by row and column of the kernel, channels out in fours, channels in, and the four channels out; then
+    the biases. Last the colours: by row, column, channel out, channel in.
     """
     check_drawable(model)
     parts: list[Tensor] = []
@@ -86,7 +93,29 @@ def pack_decoder(model: Model) -> bytes:
             parts += [fours, double.bias]
         assert model.decoder.colours.bias is not None
         parts += [model.decoder.colours.weight.permute(2, 3, 0, 1), model.decoder.colours.bias]
-    return b"".join(part.detach().cpu().float().contiguous().numpy().astype("<f4").tobytes() for part in parts)
+    kind = "<f2" if (draws_alike_in_half(model) if half is None else half) else "<f4"
+    return b"".join(part.detach().cpu().float().contiguous().numpy().astype(kind).tobytes() for part in parts)
+
+
+def draws_alike_in_half(model: Model) -> bool:
+    """Whether weights rounded to float16 draw the same, to 1/255: all prototypes, and samples near and far."""
+    assert model.decoder is not None
+    halved = copy.deepcopy(model)
+    assert halved.decoder is not None
+    for weight in halved.decoder.parameters():
+        weight.data = weight.data.half().to(weight.dtype)
+        if not weight.isfinite().all():
+            return False
+    generator = torch.Generator().manual_seed(0)
+    near = CENTRE + model.head.unit * torch.randn(SAMPLES, model.head.capsule_dim, generator=generator)
+    far = torch.rand(SAMPLES, model.head.capsule_dim, generator=generator)  # where the sliders reach at most
+    indices = torch.arange(2 * SAMPLES) % model.head.num_classes
+
+    def drawn(each: Model) -> Tensor:
+        pictures = torch.cat([prototypes(each), each.draw(torch.cat([near.clamp(0, 1), far]), indices)])
+        return (255 * pictures).round()
+
+    return bool((drawn(model) - drawn(halved)).abs().max() <= 1)
 
 
 def pack_exemplars(exemplars: Exemplars) -> dict[str, Any]:
@@ -96,6 +125,42 @@ def pack_exemplars(exemplars: Exemplars) -> dict[str, Any]:
         "typical": [_present(places) for places in exemplars.typical],
         "ends": [[[_present(end) for end in component] for component in of_class] for of_class in exemplars.ends],
     }
+
+
+def pack_ways(model: Model, exemplars: Exemplars | None) -> list[dict[str, Any] | None]:
+    """How one picture of each class becomes numbers and lands on the target, as JSON; None where that is not finite.
+
+    The picture is the first real one of the class, otherwise its prototype.
+    """
+    shape, classes = model.config.image_shape, model.head.num_classes
+    assert shape is not None
+    images = prototypes(model)
+    first = [-1] * classes if exemplars is None else [next(iter(_present(places)), -1) for places in exemplars.typical]
+    for index, place in enumerate(first):
+        if exemplars is not None and place >= 0:
+            images[index] = to_float(enlarge(exemplars.pictures[place], shape)).to(images)
+    capsules = model.all_capsules(images)
+    scores = model.head.score(capsules)
+    own = capsules[torch.arange(classes), torch.arange(classes)]
+    finite = (own.isfinite().all(1) & scores.isfinite().all(1)).tolist()
+    return [
+        {"real": first[index] >= 0, "capsule": _rounded(own[index]), "scores": _rounded(scores[index])}
+        if fine
+        else None
+        for index, fine in enumerate(finite)
+    ]
+
+
+def _rounded(values: Tensor) -> list[float]:
+    return [round(value, 4) for value in values.tolist()]
+
+
+def enlarge(picture: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """A kept picture at the network's size again: uint8 (channels, height, width)."""
+    if tuple(picture.shape) == shape:
+        return picture
+    larger = functional.interpolate(picture.unsqueeze(0).float(), shape[1:], mode="bilinear")[0]
+    return larger.round().byte()
 
 
 def _present(places: Tensor) -> list[int]:

@@ -1,17 +1,24 @@
 """Finished runs side by side: their numbers, curves and prototypes."""
 
 import base64
+import math
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-from hitnet.core.model import load
+import torch
+
+from hitnet.core.model import Model, load
+from hitnet.data import to_float
+from hitnet.interpret.explanation import explain
 from hitnet.interpret.prototypes import prototypes
 from hitnet.runs.run import Run, finished_neighbours
 from hitnet.web.bundle import check_drawable
 from hitnet.web.records import number, part, text
 
 MOST = 500
+ASKING = Lock()  # one answer of another run at a time
 CURVES = ("train_error", "validation_error", "test_error")
 
 
@@ -47,6 +54,31 @@ def describe_run(run: Run) -> dict[str, Any]:
     }
 
 
+def answer(run: Run, content: bytes) -> dict[str, Any]:
+    """What one run says about an image; `content` is its pixels. Without a prototype, class and score alone."""
+    model = _opened(run.path, run.weights_file.stat().st_mtime_ns)
+    shape = model.config.image_shape
+    if shape is None or len(content) != math.prod(shape):
+        expected = "images of another size" if shape is None else f"images of {shape[2]}×{shape[1]}×{shape[0]} bytes"
+        raise ValueError(f"{_name(run)} was trained on {expected}, got {len(content)} bytes; choose another run")
+    image = to_float(torch.frombuffer(bytearray(content), dtype=torch.uint8).view(1, *shape))
+    with ASKING:
+        try:
+            check_drawable(model)
+        except ValueError:
+            scores = model.scores(image)
+            name = model.config.class_names[int(model.head.decide(scores))]
+            return {"class": name, "verdict": None, "words": "This network has no verdicts.", "drawing": None}
+        found = explain(model, image)
+        drawing = (found.reconstruction * 255).round().byte().cpu().numpy().tobytes()
+    return {
+        "class": found.class_name,
+        "verdict": found.verdict,
+        "words": found.words,
+        "drawing": base64.b64encode(drawing).decode(),
+    }
+
+
 def read_result(run: Run) -> dict[str, Any]:
     """The result of a finished run; empty for the run that is explored, if it is not finished."""
     return run.read_result() if run.is_finished else {}
@@ -75,13 +107,19 @@ def _finite(curves: dict[str, list[list[Any]]]) -> dict[str, list[list[Any]]]:
     return {name: [point for point in points if None not in map(number, point)] for name, points in curves.items()}
 
 
-@lru_cache(maxsize=16)
-def _drawn(path: Path, _changed: int) -> dict[str, Any]:
-    """Classes, and prototypes as bytes; drawn once, and again only when the weights change."""
+@lru_cache(maxsize=4)
+def _opened(path: Path, _changed: int) -> Model:
+    """The model of a run; opened again when its weights change."""
     try:
-        model = load(path)
+        return load(path)
     except RuntimeError as error:  # a timm network, and timm is not installed; or torch cannot build it
         raise ValueError(str(error)) from error
+
+
+@lru_cache(maxsize=16)
+def _drawn(path: Path, changed: int) -> dict[str, Any]:
+    """Classes, and prototypes as bytes; drawn once, and again only when the weights change."""
+    model = _opened(path, changed)
     content: dict[str, Any] = {"classes": list(model.config.class_names), "shape": model.config.image_shape}
     try:
         check_drawable(model)

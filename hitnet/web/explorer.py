@@ -12,15 +12,20 @@ from torch import Tensor
 
 from hitnet.core.model import Model
 from hitnet.data import to_float
+from hitnet.interpret.exemplars import Exemplars
 from hitnet.interpret.explanation import Explanation, explain
+from hitnet.interpret.prototypes import prototypes
 from hitnet.runs.exemplars import keeps_exemplars, read_exemplars, remake_command
 from hitnet.runs.reopen import load_model
 from hitnet.runs.run import Run
-from hitnet.web.bundle import describe_model, pack_decoder, pack_exemplars
+from hitnet.web.bundle import describe_model, enlarge, pack_decoder, pack_exemplars, pack_ways
 from hitnet.web.decoding import DecodingProcess
+from hitnet.web.evolution import pack_evolution
 from hitnet.web.names import ComponentNames
 from hitnet.web.records import number, part, text
 from hitnet.web.testset import TestSet
+
+EXAMPLE_SECONDS = 2  # that the page waits for test images; then a real picture or a prototype is its example
 
 
 class Explorer:
@@ -36,7 +41,22 @@ class Explorer:
         self.tests = TestSet(self.run, self.model, self.lock)
 
     def describe(self) -> dict[str, Any]:
-        return describe_run_and_model(self.run, self.model, self.names)
+        return describe_run_and_model(self.run, self.model, self.names) | {"ways": self.ways}
+
+    @cached_property
+    def kept(self) -> Exemplars | None:
+        """The real pictures of the run, if it has some that can be read."""
+        try:
+            there = keeps_exemplars(self.run, self.model) and self.run.exemplars_file.is_file()
+            return read_exemplars(self.run, self.model) if there else None
+        except (OSError, ValueError):  # `exemplars` says what is wrong with them
+            return None
+
+    @cached_property
+    def ways(self) -> list[dict[str, Any] | None]:
+        """How a picture of each class becomes numbers and lands on the target."""
+        with self.lock:
+            return pack_ways(self.model, self.kept)
 
     @cached_property
     def exemplars(self) -> dict[str, Any] | None:
@@ -50,6 +70,33 @@ class Explorer:
             return pack_exemplars(read_exemplars(self.run, self.model))
         except ValueError as error:  # the rest of the page works without them
             return {"note": f"The real pictures of this run cannot be read: {error}"}
+
+    @cached_property
+    def evolution(self) -> dict[str, Any] | None:
+        """The prototypes through the epochs, if the run kept snapshots."""
+        with self.lock:
+            return pack_evolution(self.run, self.model)
+
+    def explain_example(self) -> dict[str, Any]:
+        """An answer to begin with: about a test image, else about a real picture, else about a prototype."""
+        self.tests.start()
+        if self.tests.wait(EXAMPLE_SECONDS):
+            return self.explain_test(0)
+        pixels, label, note = self._stand_in()
+        with self.lock:
+            return self._explain(pixels, label) | {"note": note}
+
+    def _stand_in(self) -> tuple[Tensor, int | None, str]:
+        """A picture of the first class that has a real one, or the first prototype: (pixels, label, what it is)."""
+        shape, names = self.model.config.image_shape, self.model.config.class_names
+        assert shape is not None
+        if self.kept is not None:
+            for index, places in enumerate(self.kept.typical.tolist()):
+                if places and places[0] >= 0:
+                    return enlarge(self.kept.pictures[places[0]], shape), index, "a training image"
+        with self.lock:
+            drawn = prototypes(self.model)[0]
+        return (drawn * 255).round().byte().cpu(), None, f"the prototype of {names[0]}, drawn by the network"
 
     def explain_picture(self, content: bytes, invert: bool = False) -> dict[str, Any]:
         """The explanation of a picture file; a ValueError says what is wrong with the file."""

@@ -8,12 +8,16 @@ from pathlib import Path
 
 from hitnet.runs.exemplars import keeps_exemplars, read_exemplars
 from hitnet.runs.run import Run
-from hitnet.web.bundle import pack_decoder, pack_exemplars
+from hitnet.web.bundle import pack_decoder, pack_exemplars, pack_ways
+from hitnet.web.evolution import pack_evolution
 from hitnet.web.explorer import describe_run_and_model
 from hitnet.web.names import ComponentNames
 
 # Dependencies first. Joined, they share one scope, so their top-level names must differ.
-MODULES = ("decoder.js", "picture.js", "dom.js", "deform.js", "hero.js", "standalone.js")
+MODULES = (
+    *("geometry.js", "decoder.js", "picture.js", "dom.js", "address.js", "terms.js", "rings.js", "idea.js", "real.js"),
+    *("gallery.js", "hero.js", "deform.js", "standalone.js"),
+)
 # Nothing can be fetched, even if a class or component name contains HTML.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
@@ -24,10 +28,12 @@ def static_page(path: Path, exemplars: bool = True) -> str:
     model = run.load_model()
     weights = base64.b64encode(pack_decoder(model)).decode()
     names = ComponentNames(run, model.head.num_classes, model.head.capsule_dim)
-    description = _inside_script(json.dumps(describe_run_and_model(run, model, names), ensure_ascii=False))
-    real = None
+    kept = None
     if exemplars and keeps_exemplars(run, model) and run.exemplars_file.is_file():
-        real = pack_exemplars(read_exemplars(run, model))
+        kept = read_exemplars(run, model)
+    described = describe_run_and_model(run, model, names) | {"ways": pack_ways(model, kept)}
+    description = _inside_script(json.dumps(described, ensure_ascii=False))
+    real = None if kept is None else pack_exemplars(kept)
     page = re.sub(r"[ ]*<!-- served -->.*?<!-- /served -->\n", "", _static("index.html"), flags=re.DOTALL)
     parts = {
         '<meta charset="utf-8">\n': f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n',
@@ -35,6 +41,7 @@ def static_page(path: Path, exemplars: bool = True) -> str:
         '<script type="module" src="/static/app.js"></script>': (
             f'<script type="application/json" id="model">{description}</script>\n'
             f'<script type="application/json" id="exemplars">{json.dumps(real)}</script>\n'
+            f'<script type="application/json" id="evolution">{json.dumps(pack_evolution(run, model))}</script>\n'
             f'<script type="text/plain" id="weights">{weights}</script>\n'
             f'<script type="module">\n{_joined()}</script>'
         ),

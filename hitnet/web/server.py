@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hitnet.runs.run import Run
 from hitnet.web import comparison
 from hitnet.web.explorer import Explorer
 from hitnet.web.testset import FILTERS, LARGEST_PAGE
@@ -78,6 +79,12 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
     async def exemplars(request: Request) -> Response:
         return Json(await run_in_threadpool(lambda: explorer.exemplars))
 
+    async def evolution(request: Request) -> Response:
+        return Json(await run_in_threadpool(lambda: explorer.evolution))
+
+    async def example(request: Request) -> Response:
+        return Json(await _in_thread(explorer.explain_example))
+
     async def explain(request: Request) -> Response:
         invert = _one_of(request, "invert", ("0", "1"), "0") == "1"
         return await answer(request, lambda content: explorer.explain_picture(content, invert))
@@ -116,7 +123,10 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
         return Json({"runs": await run_in_threadpool(comparison.list_runs, explorer.run)})
 
     async def compared(request: Request) -> Response:
-        return Json(await _in_thread(_compared, explorer, request.query_params.get("id", "")))
+        return Json(await _in_thread(lambda: comparison.describe_run(_neighbour(explorer, request))))
+
+    async def compared_answer(request: Request) -> Response:
+        return await answer(request, lambda content: comparison.answer(_neighbour(explorer, request), content))
 
     app = Starlette(
         routes=[
@@ -125,6 +135,8 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
             Route("/api/run", run),
             Route("/api/decoder", decoder),
             Route("/api/exemplars", exemplars),
+            Route("/api/evolution", evolution),
+            Route("/api/example", example),
             Route("/api/explain", explain, methods=["POST"]),
             Route("/api/what-if", what_if, methods=["POST"]),
             Route("/api/tests", tests),
@@ -132,6 +144,7 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
             Route("/api/names", name, methods=["PUT"]),
             Route("/api/runs", runs),
             Route("/api/runs/one", compared),
+            Route("/api/runs/answer", compared_answer, methods=["POST"]),
         ],
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
@@ -264,11 +277,11 @@ def _read_static() -> dict[str, Response]:
     }
 
 
-def _compared(explorer: Explorer, name: str) -> dict[str, Any]:
-    run = comparison.neighbours(explorer.run).get(name)
+def _neighbour(explorer: Explorer, request: Request) -> Run:
+    run = comparison.neighbours(explorer.run).get(request.query_params.get("id", ""))
     if run is None:
         raise ValueError("there is no such run in the same runs folder")
-    return comparison.describe_run(run)
+    return run
 
 
 async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:

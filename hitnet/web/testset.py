@@ -3,7 +3,7 @@
 import base64
 import time
 from dataclasses import dataclass
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any, Literal, get_args
 
 import torch
@@ -41,6 +41,7 @@ class TestSet:
         self.images: ImageSet | None = None
         self.scored: list[Scored] = []
         self.start_lock = Lock()
+        self.loaded = Event()  # or known to be gone
 
     def start(self) -> None:
         """Start loading and scoring in the background, once."""
@@ -48,6 +49,11 @@ class TestSet:
             if self.phase == "waiting":
                 self.phase = "loading"
                 Thread(target=self._work, name="score test images", daemon=True).start()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether there are test images, after waiting for them for at most so long."""
+        self.loaded.wait(seconds)
+        return self.images is not None and len(self.images) > 0
 
     def image(self, index: int) -> tuple[Tensor, int]:
         """(pixels, label) of one test image; pixels are uint8 (channels, height, width)."""
@@ -87,8 +93,10 @@ class TestSet:
             images = data_for(self.run, self.model).test
         except Exception as error:  # the rest of the page works without the data
             self.phase, self.message = "gone", f"The test images of this run cannot be loaded: {error}"
+            self.loaded.set()
             return
         self.images, self.phase = images, "scoring"
+        self.loaded.set()
         for start in range(0, len(images), BATCH):
             part = images.subset(torch.arange(start, min(start + BATCH, len(images))))
             self.scored += self._score(part, start)

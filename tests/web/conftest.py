@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from starlette.testclient import TestClient
+from support.browser import browser, new_page
 from support.explorer_runs import fake_run, serving
 
 from hitnet.core.model import create_model
@@ -19,6 +20,8 @@ from hitnet.settings import TrainConfig
 from hitnet.web.explorer import Explorer
 from hitnet.web.server import create_app
 
+__all__ = ["browser", "new_page"]  # fixtures of other files
+
 QUICK = {"schedule": "one-cycle", "learning_rate": 0.004, "norm_momentum": 0.1, "threads": 1}
 
 
@@ -26,7 +29,9 @@ QUICK = {"schedule": "one-cycle", "learning_rate": 0.004, "norm_momentum": 0.1, 
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two finished runs: digits with prototypes, and a network without any."""
     folder = tmp_path_factory.mktemp("runs")
-    digits = TrainConfig(model="lenet5-hom", decoder="standardised", epochs=4, train_images=3000, out=folder, **QUICK)  # type: ignore[arg-type]
+    digits = TrainConfig(
+        model="lenet5-hom", decoder="standardised", epochs=4, train_images=3000, snapshots=True, out=folder, **QUICK
+    )  # type: ignore[arg-type]
     plain = TrainConfig(model="lenet5", epochs=1, train_images=200, out=folder, **QUICK)  # type: ignore[arg-type]
     for config in (digits, plain):
         train(config)

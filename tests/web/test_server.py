@@ -1,6 +1,7 @@
 """The explorer over HTTP: what it answers, what it refuses, and that nothing brings it down."""
 
 import base64
+import copy
 import io
 import json
 import os
@@ -31,7 +32,7 @@ from hitnet.data import load_dataset, to_float
 from hitnet.interpret.explanation import explain
 from hitnet.runs.run import find_runs
 from hitnet.web import decoding
-from hitnet.web.bundle import check_drawable
+from hitnet.web.bundle import check_drawable, pack_decoder
 from hitnet.web.decoding import DecodingProcess
 from hitnet.web.explorer import Explorer
 from hitnet.web.server import LARGEST_UPLOAD, SECURITY, create_app, host_check
@@ -90,17 +91,30 @@ def test_the_page_and_everything_it_needs_come_from_this_server(client: TestClie
     assert "src 'self'" in client.get("/").headers["content-security-policy"]
 
 
-def test_the_weights_are_the_decoders_layer_by_layer(client: TestClient, explorer: Explorer) -> None:
-    numbers = np.frombuffer(client.get("/api/decoder").content, "<f4")
+@pytest.mark.parametrize(("half", "kind"), [(True, "<f2"), (False, "<f4")])
+def test_the_weights_are_the_decoders_layer_by_layer(explorer: Explorer, half: bool, kind: str) -> None:
+    numbers = np.frombuffer(pack_decoder(explorer.model, half), kind)
     at = 0
     linear = [part for part in explorer.model.decoder.layers if isinstance(part, torch.nn.Linear)]  # type: ignore[union-attr]
-    for layer, (inputs, outputs) in zip(linear, client.get("/api/run").json()["decoder"]["layers"], strict=True):
+    for layer, (inputs, outputs) in zip(linear, explorer.describe()["decoder"]["layers"], strict=True):
         weight = numbers[at : at + inputs * outputs].reshape(inputs, outputs)
-        assert np.array_equal(weight, layer.weight.detach().numpy().T)
+        assert np.array_equal(weight, layer.weight.detach().numpy().T.astype(kind))
         at += inputs * outputs
-        assert np.array_equal(numbers[at : at + outputs], layer.bias.detach().numpy())
+        assert np.array_equal(numbers[at : at + outputs], layer.bias.detach().numpy().astype(kind))
         at += outputs
     assert at == len(numbers)
+
+
+def test_weights_have_half_the_bytes_only_if_the_pictures_stay_the_same(explorer: Explorer) -> None:
+    whole = len(pack_decoder(explorer.model, half=False))
+    assert len(explorer.weights) == whole / 2
+    coarse = copy.deepcopy(explorer.model)
+    last = [part for part in coarse.decoder.layers if isinstance(part, torch.nn.Linear)][-1]  # type: ignore[union-attr]
+    last.weight.data *= 1000  # any rounding now shows
+    assert len(pack_decoder(coarse)) == whole
+    last.weight.data /= 1000
+    last.bias.data -= 1e6  # all black, but more than a half can hold
+    assert len(pack_decoder(coarse)) == whole
 
 
 def test_an_uploaded_image_is_explained_as_the_library_does(client: TestClient, explorer: Explorer) -> None:

@@ -1,18 +1,20 @@
 // The served page: fetch the run once, then set up every view.
 
+import { readAddress } from "./address.js";
 import { ask, fetchWeights, sendJson } from "./api.js";
 import { Asking } from "./ask.js";
 import { Comparison } from "./compare.js";
 import { Decoder } from "./decoder.js";
 import { Workbench } from "./deform.js";
-import { find, setUpTheme, tell } from "./dom.js";
-import { showRun } from "./hero.js";
-
-const VIEWS = ["prototypes", "ask", "compare"];
+import { find, setUpSkipping, setUpTheme, tell } from "./dom.js";
+import { setTitle, showRun } from "./hero.js";
+import { setUpTerms } from "./terms.js";
 
 async function start() {
   setUpTheme(find(".theme"));
+  setUpSkipping();
   const [model, weights] = await Promise.all([ask("/api/run"), fetchWeights()]);
+  setUpTerms(model);
   showRun(model);
   if (model.complaint) tell(model.complaint);
   const workbench = new Workbench(find("#prototypes"), new Decoder(model, weights), async (classIndex, component, name) => {
@@ -23,32 +25,38 @@ async function start() {
       throw error;
     }
   });
-  ask("/api/exemplars").then((exemplars) => workbench.showExemplars(exemplars), (error) => tell(error.message));
-  new Asking(find("#ask"), workbench, (classIndex, capsule) => {
+  const asking = new Asking(find("#ask"), workbench, (classIndex, capsule) => {
     history.pushState(null, "", "#prototypes");
     show("prototypes");
     workbench.choose(classIndex, false, capsule);
     find(".workbench").scrollIntoView({ block: "start" });
   });
-  const comparison = new Comparison(find("#compare"));
+  const views = { prototypes: workbench, ask: asking, compare: new Comparison(find("#compare"), asking) };
+  let current = null;
+  const entitle = () => setTitle(model, views[current].title());
   const show = (name) => {
-    for (const view of VIEWS) {
+    current = name;
+    for (const view of Object.keys(views)) {
       find(`#${view}`).hidden = view !== name;
       const link = find(`nav a[href="#${view}"]`);
       if (view === name) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
-    if (name === "compare") comparison.open();
+    entitle();
   };
+  for (const [name, view] of Object.entries(views)) view.changed = () => name === current && entitle();
   const follow = () => {
-    const name = location.hash.slice(1);
-    show(VIEWS.includes(name) ? name : VIEWS[0]);
+    const { view, state } = readAddress();
+    show(view in views ? view : "prototypes");
+    views[current].restore(state);
   };
   window.addEventListener("hashchange", () => {
     follow();
     window.scrollTo(0, 0);
   });
   follow();
+  ask("/api/exemplars").then((exemplars) => workbench.showExemplars(exemplars), (error) => tell(error.message));
+  ask("/api/evolution").then((evolution) => workbench.gallery.showEvolution(evolution), (error) => tell(error.message));
   document.body.dataset.ready = "yes";
 }
 

@@ -1,52 +1,72 @@
-// Two runs side by side: numbers, curves, prototypes.
+// Two runs side by side: numbers, curves, prototypes, and what both say about the same image.
 
+import { writeAddress } from "./address.js";
+import { markVerdict } from "./answer.js";
 import { ask } from "./api.js";
-import { draw, find, make, tell } from "./dom.js";
-import { paint, unpack } from "./picture.js";
+import { curves } from "./curves.js";
+import { bdi, find, make, tell } from "./dom.js";
+import { bytesFromBase64, paint, unpack } from "./picture.js";
 
 const SIDES = ["a", "b"];
 const DECODERS = { PaperDecoder: "the paper's", StandardisedDecoder: "standardised", PictureDecoder: "picture" };
 
 export class Comparison {
-  constructor(root) {
+  /** `asking` has the image that was asked about last. */
+  constructor(root, asking) {
     this.root = root;
-    this.loaded = {};
+    this.asking = asking;
+    this.model = asking.model;
+    this.changed = () => {};
+    find(".another", root).addEventListener("click", () => this.askBoth(Math.floor(Math.random() * this.tests)));
+  }
+
+  title() {
+    return "Compare runs";
   }
 
   /** Look for runs each time the view opens: another one may have finished. */
-  async open() {
+  async restore(state) {
     try {
       const { runs } = await ask("/api/runs");
-      this.fill(runs);
+      this.fill(runs, { a: state.get("first"), b: state.get("second") });
     } catch (error) {
       tell(error.message);
     }
   }
 
-  fill(runs) {
-    const current = runs.find((run) => run.current) ?? runs[0];
-    const alike = runs.filter((run) => run !== current && !run.unreadable).sort((first, second) => (second.data === current.data) - (first.data === current.data));
-    const chosen = { a: this.chosen?.a ?? current.id, b: this.chosen?.b ?? (alike[0] ?? current).id };
+  /** Never a run with itself: what is chosen on one side cannot be chosen on the other. */
+  fill(runs, wanted) {
     find(".only-one", this.root).hidden = runs.length > 1;
-    find(".choices", this.root).replaceChildren(
-      ...SIDES.map((side) =>
-        make(
-          "label",
-          { class: `run-choice side-${side}` },
-          make("span", {}, side === "a" ? "First run" : "Second run"),
-          make(
-            "select",
-            { onchange: (event) => this.choose({ ...this.chosen, [side]: event.target.value }) },
-            ...runs.map((run) => make("option", { value: run.id, selected: run.id === chosen[side] }, title(run))),
-          ),
-        ),
+    if (runs.length < 2) return;
+    const known = (id) => (runs.some((run) => run.id === id) ? id : null);
+    const current = runs.find((run) => run.current) ?? runs[0];
+    const a = known(wanted.a) ?? known(this.chosen?.a) ?? current.id;
+    const first = runs.find((run) => run.id === a);
+    const [next] = runs
+      .filter((run) => run !== first)
+      .sort((one, other) => !other.unreadable - !one.unreadable || (other.data === first.data) - (one.data === first.data));
+    const b = [wanted.b, this.chosen?.b].find((id) => known(id) && id !== a) ?? next.id;
+    this.selects = SIDES.map((side) =>
+      make(
+        "select",
+        { onchange: () => this.choose({ a: this.selects[0].value, b: this.selects[1].value }) },
+        ...runs.map((run) => make("option", { value: run.id, selected: run.id === { a, b }[side] }, title(run))),
       ),
     );
-    this.choose(chosen);
+    find(".choices", this.root).replaceChildren(
+      ...SIDES.map((side, place) =>
+        make("label", { class: `run-choice side-${side}` }, make("span", {}, place ? "Second run" : "First run"), this.selects[place]),
+      ),
+    );
+    this.choose({ a, b });
   }
 
   async choose(chosen) {
     this.chosen = chosen;
+    this.selects.forEach((select, place) =>
+      [...select.options].forEach((option) => (option.disabled = option.value === chosen[SIDES[1 - place]])),
+    );
+    if (!this.root.hidden) writeAddress("compare", { first: encodeURIComponent(chosen.a), second: encodeURIComponent(chosen.b) });
     try {
       const [a, b] = await Promise.all(SIDES.map((side) => ask(`/api/runs/one?id=${encodeURIComponent(chosen[side])}`)));
       if (chosen === this.chosen) this.show(a, b);
@@ -57,10 +77,64 @@ export class Comparison {
 
   show(a, b) {
     find(".compared", this.root).hidden = false;
+    const differ = find(".differ", this.root);
+    differ.hidden = a.data === b.data;
+    differ.replaceChildren("The runs learned different data, ", bdi(a.data), " and ", bdi(b.data), ": their errors cannot be compared.");
     this.showNumbers(a, b);
     const chart = curves(a, b);
     find(".curves", this.root).replaceChildren(chart ?? make("p", { class: "status" }, "Neither run has recorded any epochs."));
     this.showPrototypes(a, b);
+    this.runs = [a, b];
+    this.askBoth();
+  }
+
+  /** The image that was asked about last, an example if there is none, or a test image: through both runs. */
+  async askBoth(index = null) {
+    const { chosen, runs } = this;
+    const box = find(".same", this.root);
+    try {
+      const asked = index === null ? (this.asking.answer ?? (await ask("/api/example"))) : await ask(`/api/tests/one?index=${index}`);
+      const fits = runs.every((run) => String(run.shape) === String(this.model.shape));
+      find(".same-note", box).textContent = fits ? "" : "The runs take images of different size or colour, so no image goes through both.";
+      find(".same-pictures", box).hidden = !fits;
+      if (!fits) return;
+      const body = bytesFromBase64(asked.pixels);
+      const answers = await Promise.all(SIDES.map((side) => ask(
+        `/api/runs/answer?id=${encodeURIComponent(chosen[side])}`,
+        { method: "POST", body, headers: { "content-type": "application/octet-stream" } },
+      )));
+      this.tests ||= (await ask("/api/tests?limit=1")).total;
+      find(".another", box).hidden = !this.tests;
+      if (chosen === this.chosen) this.showBoth(asked, answers);
+    } catch (error) {
+      tell(error.message);
+    }
+  }
+
+  showBoth(asked, answers) {
+    const { model } = this;
+    const picture = (base64, words) => {
+      const canvas = make("canvas", { class: "picture", role: "img", "aria-label": words });
+      paint(canvas, unpack(base64, model.shape)[0], model.shape);
+      return canvas;
+    };
+    const truth = asked.label === null ? [] : [make("span", {}, "labelled ", bdi(model.classes[asked.label]))];
+    find(".same-pictures", this.root).replaceChildren(
+      make("figure", {}, picture(asked.pixels, "The image"), make("figcaption", {}, make("strong", {}, "The image"), make("span", {}, asked.note ?? ""), ...truth)),
+      ...answers.map((answer, side) => {
+        const sign = make("span", { class: "verdict-word" });
+        if (answer.drawing) markVerdict(sign, answer.verdict);
+        return make(
+          "figure",
+          { class: `side-${SIDES[side]}` },
+          answer.drawing ? picture(answer.drawing, `The reconstruction by the ${side ? "second" : "first"} run`) : make("div", { class: "missing picture" }),
+          make(
+            "figcaption", {},
+            make("strong", { class: "same-class" }, bdi(answer.class)), answer.drawing ? sign : null, make("span", {}, answer.words),
+          ),
+        );
+      }),
+    );
   }
 
   showNumbers(a, b) {
@@ -68,8 +142,8 @@ export class Comparison {
       value === null ? "–" : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
     const rows = [
       ["Test error", (run) => (run.error === null ? "–" : `${number(run.error, 2)} %`)],
-      ["Network", (run) => run.model],
-      ["Data", (run) => run.data],
+      ["Network", (run) => bdi(run.model)],
+      ["Data", (run) => bdi(run.data)],
       ["Decoder", (run) => DECODERS[run.decoder] ?? run.decoder ?? "none"],
       ["Epochs", (run) => number(run.epochs)],
       ["Training time", (run) => (run.seconds === null ? "–" : duration(run.seconds))],
@@ -97,71 +171,10 @@ export class Comparison {
           if (there) paint(canvas, pictures[side][index], run.shape);
           return canvas;
         });
-        return make("li", { class: "pair-card" }, make("div", { class: "pair" }, ...canvases), make("span", { class: "class-name" }, name));
+        return make("li", { class: "pair-card" }, make("div", { class: "pair" }, ...canvases), make("span", { class: "class-name" }, bdi(name)));
       }),
     );
   }
-}
-
-/** Test error by epoch of both runs, on a logarithmic scale unless an error is 0. */
-function curves(a, b) {
-  const lines = [a, b].map((run) => run.curves.test_error ?? run.curves.validation_error ?? []);
-  const all = lines.flat();
-  if (!all.length) return null;
-  const [width, height, left, right, top, bottom] = [640, 370, 52, 120, 14, 44];
-  const positive = all.every(([, error]) => error > 0);
-  const scale = positive ? Math.log10 : (value) => value;
-  const [low, high] = range(all.map(([, error]) => scale(error)), positive);
-  const last = Math.max(2, ...all.map(([epoch]) => epoch));
-  const x = (epoch) => left + ((width - left - right) * (epoch - 1)) / (last - 1);
-  const y = (error) => top + (height - top - bottom) * (1 - (scale(error) - low) / (high - low));
-  const heights = ticks(low, high, positive).map((value) =>
-    draw("g", { class: "tick" },
-      draw("line", { x1: left, x2: width - right, y1: y(value), y2: y(value) }),
-      draw("text", { x: left - 10, y: y(value) + 4, "text-anchor": "end" }, String(value))),
-  );
-  const epochs = [...new Set([1, Math.round((1 + last) / 2), last])].map((epoch) =>
-    draw("text", { x: x(epoch), y: height - bottom + 20, "text-anchor": "middle", class: "epoch" }, String(epoch)),
-  );
-  const ends = lines.map((line) => (line.length ? y(line.at(-1)[1]) : null));
-  if (ends[0] !== null && ends[1] !== null && Math.abs(ends[0] - ends[1]) < 18) {
-    const middle = (ends[0] + ends[1]) / 2;
-    const up = ends[0] <= ends[1] ? 0 : 1;
-    ends[up] = middle - 9;
-    ends[1 - up] = middle + 9;
-  }
-  const drawn = lines.map((line, side) =>
-    line.length
-      ? draw("g", { class: `curve side-${SIDES[side]}` },
-          draw("polyline", { points: line.map(([epoch, error]) => `${x(epoch)},${y(error)}`).join(" ") }),
-          ...line.map(([epoch, error]) => draw("circle", { cx: x(epoch), cy: y(error), r: 3 }, draw("title", {}, `epoch ${epoch}: ${error.toFixed(2)} %`))),
-          draw("text", { x: x(line.at(-1)[0]) + 10, y: ends[side] + 4 }, `${side ? "second" : "first"} ${line.at(-1)[1].toFixed(2)} %`))
-      : null,
-  );
-  const words = lines.map((line, side) => `${side ? "second" : "first"} run ${line.length ? `ends at ${line.at(-1)[1].toFixed(2)} %` : "has none"}`);
-  return draw("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": `Test error by epoch: ${words.join(", ")}` },
-    ...heights, ...epochs, ...drawn,
-    draw("text", { x: (left + width - right) / 2, y: height - 2, "text-anchor": "middle", class: "axis" }, "epoch"));
-}
-
-function range(values, logarithmic) {
-  const [low, high] = [Math.min(...values), Math.max(...values)];
-  const margin = Math.max(0.06 * (high - low), logarithmic ? 0.06 : 0.05);
-  return [logarithmic ? low - margin : Math.max(0, low - margin), high + margin];
-}
-
-function ticks(low, high, logarithmic) {
-  if (logarithmic) {
-    const values = [];
-    for (let power = Math.floor(low); power <= Math.ceil(high); power++) {
-      for (const digit of [1, 2, 5]) values.push(Number((digit * 10 ** power).toPrecision(2)));
-    }
-    return values.filter((value) => Math.log10(value) >= low && Math.log10(value) <= high);
-  }
-  const step = 10 ** Math.floor(Math.log10((high - low) / 2));
-  return Array.from({ length: Math.floor(high / step) + 1 }, (_, i) => Number((i * step).toPrecision(3)))
-    .filter((value) => value >= low)
-    .filter((_, i, visible) => i % Math.ceil(visible.length / 6) === 0);
 }
 
 function title(run) {

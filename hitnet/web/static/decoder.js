@@ -1,13 +1,20 @@
 // The decoder in the browser: fully connected layers, then for pictures transposed convolutions; ReLU between them and a
 // sigmoid at the end.
 
+import { centre } from "./geometry.js";
+
 /** Draws pictures from capsules with the weights that PyTorch trained, without the server. */
 export class Decoder {
-  /** @param {object} model its description by the server; @param {ArrayBuffer} weights float32, see bundle.py */
+  /** @param {object} model its description by the server; @param {ArrayBuffer} weights float32 or float16, see bundle.py */
   constructor(model, weights) {
     this.model = model;
     this.prototypes = new Map(); // class index -> pixels
-    const numbers = new Float32Array(weights);
+    const expected = countWeights(model);
+    const half = weights.byteLength === 2 * expected;
+    if (!half && weights.byteLength !== 4 * expected) {
+      throw new Error(`the decoder has ${weights.byteLength} bytes of weights, expected ${4 * expected} or half of it; start the explorer again`);
+    }
+    const numbers = half ? fromHalves(new Uint16Array(weights)) : new Float32Array(weights);
     let at = 0;
     this.layers = model.decoder.layers.map(([inputs, outputs]) => {
       const weight = numbers.subarray(at, (at += inputs * outputs));
@@ -22,14 +29,7 @@ export class Decoder {
     this.doublings = model.decoder.doublings.map(([inputs, outputs, height, width]) => (
       { ...take(inputs, outputs, 4), height, width }
     ));
-    const last = model.decoder.doublings.at(-1)?.[1] ?? this.channelsOfCoarse();
-    this.colours = model.decoder.kind === "picture" ? take(last, model.shape[0], 3) : null;
-    if (at !== numbers.length) throw new Error(`the decoder has ${numbers.length} weights, expected ${at}`);
-  }
-
-  channelsOfCoarse() {
-    const [height, width] = this.model.decoder.coarsest ?? [1, 1];
-    return this.layers.at(-1).outputs / (height * width);
+    this.colours = model.decoder.kind === "picture" ? take(lastChannels(model.decoder), model.shape[0], 3) : null;
   }
 
   /** One capsule of one class -> pixels in 0..1, channel by channel, in a new array. */
@@ -100,9 +100,27 @@ export class Decoder {
   }
 }
 
-/** The capsule at the centre of its class. */
-export function centre(model) {
-  return new Array(model.dims).fill(0.5);
+/** The channels of a picture decoder before they become colours. */
+function lastChannels({ layers, doublings, coarsest }) {
+  return doublings.at(-1)?.[1] ?? layers.at(-1)[1] / (coarsest[0] * coarsest[1]);
+}
+
+function countWeights({ decoder, shape }) {
+  const layers = [
+    ...decoder.layers.map(([inputs, outputs]) => [inputs, outputs, 1]),
+    ...decoder.doublings.map(([inputs, outputs]) => [inputs, outputs, 16]),
+    ...(decoder.kind === "picture" ? [[lastChannels(decoder), shape[0], 9]] : []),
+  ];
+  return layers.reduce((sum, [inputs, outputs, kernel]) => sum + (kernel * inputs + 1) * outputs, 0);
+}
+
+/** Numbers of 16 bits, as IEEE 754 has them, as ordinary ones. */
+function fromHalves(halves) {
+  return Float32Array.from(halves, (bits) => {
+    const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
+    const size = exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
+    return bits >> 15 ? -size : size;
+  });
 }
 
 // bias + Σ value · row, four rows at a time so that the sums are read and written a quarter as often.

@@ -1,10 +1,16 @@
-// The gallery of prototypes, and the workbench where one is deformed component by component.
+// The workbench: one prototype, deformed component by component.
 
-import { centre } from "./decoder.js";
+import { moved, unmoved, writeAddress } from "./address.js";
+import { bdi, calm, draw, find, idle, make, segments, signed } from "./dom.js";
+import { Gallery } from "./gallery.js";
+import { centre, distanceOf, hitRadius, isCalibrated, placeOf, randomCapsule, reaches, zoneOf } from "./geometry.js";
+import { showIdea } from "./hero.js";
 import { fit, meanDifference, paint, paintStrip, savePng } from "./picture.js";
-import { find, idle, make, segments, signed } from "./dom.js";
+import { showReal } from "./real.js";
 
 const FRAMES = 7; // pictures in a slider's strip
+const PENCIL = "M3 21l1-5L16 4l4 4L8 20z";
+const ZONES = { hit: "inside the hit zone", between: "between hit and miss", miss: "in the miss zone" };
 
 /** The gallery of prototypes and the sliders. `rename(class, component, name)` saves a name; null: names are fixed. */
 export class Workbench {
@@ -18,14 +24,18 @@ export class Workbench {
     this.reach = reaches(this.model)[0];
     this.effects = new Map();
     this.generation = 0; // counts changes of class or range; strips of an older one are abandoned
-    this.gallery = find(".gallery", root);
     this.canvas = find(".stage canvas", root);
+    this.following = find(".follow canvas", root);
     this.list = find(".components", root);
     this.root = root;
     this.frame = 0;
     this.pressed = null;
     this.exemplars = null;
-    this.fillGallery();
+    this.changed = () => {};
+    this.gallery = new Gallery(root, decoder, (index) => {
+      this.choose(index, true);
+      this.remember();
+    });
     this.makeRows();
     this.makeControls();
     this.visible = new IntersectionObserver((entries) => this.noticeRows(entries), { rootMargin: "200px" });
@@ -33,28 +43,24 @@ export class Workbench {
     this.choose(0);
   }
 
-  fillGallery() {
-    const many = this.model.classes.length > 20;
-    this.gallery.classList.toggle("many", many);
-    this.cards = this.model.classes.map((name, index) => {
-      const canvas = make("canvas", { class: "picture", "aria-hidden": "true" });
-      const card = make(
-        "button",
-        { type: "button", class: "class-card", "aria-pressed": "false", title: name, onclick: () => this.choose(index, true) },
-        canvas,
-        make("span", { class: "class-name" }, name),
-      );
-      return { card, canvas };
-    });
-    this.gallery.replaceChildren(...this.cards.map(({ card }) => make("li", {}, card)));
-    this.paintGallery();
+  title() {
+    return `Prototype of ${this.model.classes[this.classIndex]}`;
   }
 
-  async paintGallery() {
-    for (const [index, { canvas }] of this.cards.entries()) {
-      paint(canvas, this.decoder.prototype(index), this.model.shape);
-      if (index % 10 === 9) await idle();
-    }
+  /** Show the state of an address; one without a class leaves everything as it is. */
+  restore(state) {
+    const index = Number(state.get("class") ?? NaN);
+    if (!Number.isInteger(index) || !(index in this.model.classes)) return;
+    const capsule = unmoved(state.get("moved"), this.model.dims);
+    this.choose(index, false, capsule.every((value) => value === 0.5) ? null : capsule);
+  }
+
+  /** Write class and sliders into the address, once they rest. */
+  remember() {
+    clearTimeout(this.remembering);
+    this.remembering = setTimeout(() => {
+      if (!this.root.hidden) writeAddress("prototypes", { class: String(this.classIndex), moved: moved(this.capsule) });
+    }, 250);
   }
 
   makeRows() {
@@ -68,8 +74,12 @@ export class Workbench {
     const label = `Component ${component}`;
     const name = make("input", {
       class: "component-name", type: "text", maxlength: 40, placeholder: label, spellcheck: "false", autocomplete: "off",
-      "aria-label": `Name of component ${component}`, readonly: !this.rename, tabindex: this.rename ? null : "-1",
+      "aria-label": `Name of component ${component}`, readonly: !this.rename, tabindex: this.rename ? null : "-1", dir: "auto",
     });
+    const pencil = this.rename
+      ? make("button", { type: "button", class: "pencil", "aria-label": `Rename component ${component}`, title: "Rename", onclick: () => name.select() },
+          draw("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, draw("path", { d: PENCIL })))
+      : null;
     const units = make("span", { class: "component-units" });
     const value = make("input", {
       class: "component-value", type: "number", step: "any", min: 0, max: 1, "aria-label": `Exact value of component ${component}`,
@@ -81,7 +91,7 @@ export class Workbench {
     const item = make(
       "li",
       { class: "component", "data-component": component },
-      make("div", { class: "component-head" }, name, units, value),
+      make("div", { class: "component-head" }, name, pencil, units, value),
       make("div", { class: "film" }, strip, lens, slider),
       ends,
     );
@@ -111,8 +121,9 @@ export class Workbench {
         this.sortRows();
       }),
     );
-    find(".reset", this.root).addEventListener("click", () => this.glide(centre(this.model)));
-    find(".sample", this.root).addEventListener("click", () => this.glide(randomCapsule(this.model)));
+    for (const [button, capsule] of [[".reset", centre], [".sample", randomCapsule]]) {
+      find(button, this.root).addEventListener("click", () => this.glide(capsule(this.model)));
+    }
     find(".save", this.root).addEventListener("click", () =>
       savePng(this.canvas, `${this.model.data}-${this.model.classes[this.classIndex]}`),
     );
@@ -122,13 +133,8 @@ export class Workbench {
   choose(classIndex, show = false, capsule = null) {
     cancelAnimationFrame(this.gliding);
     this.classIndex = classIndex;
-    this.cards.forEach(({ card }, index) => card.setAttribute("aria-pressed", String(index === classIndex)));
-    const card = this.cards[classIndex].card;
-    const box = this.gallery.getBoundingClientRect();
-    if (this.gallery.scrollHeight > box.height + 1) {
-      this.gallery.scrollTop = card.offsetTop - this.gallery.offsetTop - (box.height - card.offsetHeight) / 2;
-    }
-    find(".stage-title", this.root).textContent = this.model.classes[classIndex];
+    this.gallery.mark(classIndex);
+    for (const place of [".stage-title", ".follow-title"]) find(place, this.root).replaceChildren(bdi(this.model.classes[classIndex]));
     this.capsule = centre(this.model);
     if (capsule) {
       const farthest = Math.max(...capsule.map((value) => Math.abs(value - 0.5)));
@@ -139,6 +145,7 @@ export class Workbench {
     this.sortRows();
     this.paintNow();
     this.showReal();
+    this.changed();
     if (capsule) this.glide(capsule);
     if (show && find(".workbench", this.root).getBoundingClientRect().top > window.innerHeight * 0.75) {
       find(".workbench", this.root).scrollIntoView({ behavior: calm() ? "auto" : "smooth", block: "start" });
@@ -152,26 +159,8 @@ export class Workbench {
   }
 
   showReal() {
-    const { note, pictures, typical, ends } = this.exemplars ?? {};
-    find(".real", this.root).hidden = !note && !pictures?.length;
-    find(".real-words", this.root).textContent = note ?? "Typical of this class. The picture above is drawn by the network.";
-    if (!pictures) return;
-    const name = this.model.classes[this.classIndex];
-    const show = (places, words) =>
-      places.map((place) => make("li", {}, make("img", { class: "picture", src: `data:image/webp;base64,${pictures[place]}`, alt: words })));
-    find(".typical", this.root).replaceChildren(...show(typical[this.classIndex], `a typical real ${name}`));
-    find(".ends-words", this.root).hidden = !ends.flat(3).length;
-    this.rows.forEach((row, component) => {
-      const [low, high] = ends[this.classIndex][component].map((places, side) =>
-        make(
-          "ul",
-          { "aria-label": `Real pictures, component ${component} ${side ? "high" : "low"}` },
-          ...show(places, `a real ${name}, component ${component} ${side ? "high" : "low"}`),
-        ),
-      );
-      row.ends.hidden = !low.childElementCount && !high.childElementCount;
-      row.ends.replaceChildren(low, make("span", { "aria-hidden": "true" }, "real"), high);
-    });
+    showReal(this.root, this.rows, this.model, this.classIndex, this.exemplars);
+    showIdea(this, this.classIndex);
   }
 
   /** Move one component; drawn with the next frame. */
@@ -179,6 +168,7 @@ export class Workbench {
     cancelAnimationFrame(this.gliding);
     this.capsule[component] = value;
     this.showRow(component);
+    this.remember();
     this.pressed ??= since;
     if (!this.frame) {
       this.frame = requestAnimationFrame(() => {
@@ -218,32 +208,42 @@ export class Workbench {
       else this.paintLenses();
     };
     advance();
+    this.remember();
   }
 
   paintNow() {
     const begun = performance.now();
-    paint(this.canvas, this.decoder.draw(this.classIndex, this.capsule), this.model.shape);
+    const pixels = this.decoder.draw(this.classIndex, this.capsule);
+    paint(this.canvas, pixels, this.model.shape);
     const passed = performance.now() - begun;
-    const distance = Math.hypot(...this.capsule.map((value) => value - 0.5));
-    const zone = zoneOf(this.model, distance);
+    paint(this.following, pixels, this.model.shape);
+    const distance = distanceOf(this.capsule);
+    const zone = zoneOf(this.model, distance, this.classIndex);
     this.canvas.setAttribute("aria-label", `${this.model.classes[this.classIndex]}, ${distance.toFixed(3)} from the centre`);
     this.canvas.dataset.capsule = JSON.stringify(this.capsule);
     this.canvas.dataset.class = this.classIndex;
-    find(".distance-value", this.root).textContent = distance.toFixed(3);
-    const word = find(".distance-zone", this.root);
-    word.textContent = distance === 0 ? "the prototype" : { hit: "inside the hit zone", between: "between hit and miss", miss: "in the miss zone" }[zone];
-    word.dataset.zone = zone;
+    this.root.querySelectorAll(".distance-value").forEach((place) => (place.textContent = distance.toFixed(3)));
+    this.root.querySelectorAll(".distance-zone").forEach((word) => {
+      word.textContent = distance === 0 ? "the prototype" : ZONES[zone];
+      word.dataset.zone = zone;
+    });
     this.showMeter(distance);
     find(".drawn-in", this.root).textContent = `Drawn in ${passed.toFixed(1)} ms by your browser`;
   }
 
   showMeter(distance) {
-    // A square-root scale: on a linear one the hit zone would be too small to see.
-    const place = (value) => `${100 * Math.min(1, Math.sqrt(value / farthest(this.model)))}%`;
+    const { model, classIndex } = this;
+    const place = (value) => `${100 * placeOf(model, value)}%`;
+    const radius = hitRadius(model, classIndex);
     const box = find(".distance-box", this.root);
-    box.style.setProperty("--hit-at", place(this.model.hit_radius));
-    box.style.setProperty("--miss-at", place(this.model.miss_radius));
+    box.style.setProperty("--hit-at", place(radius));
+    box.style.setProperty("--training-at", place(model.hit_radius));
+    box.style.setProperty("--miss-at", place(model.miss_radius));
     box.style.setProperty("--at", place(distance));
+    find(".meter-training", box).hidden = !isCalibrated(model);
+    find(".radius-words", box).textContent = isCalibrated(model)
+      ? `A hit for this class: up to ${radius.toFixed(2)}, as on held-out images; in training ${model.hit_radius}.`
+      : `A hit: up to ${model.hit_radius}, as in training. This run is not calibrated.`;
   }
 
   showRow(component) {
@@ -369,39 +369,4 @@ export class Workbench {
   nameOf(classIndex, component) {
     return this.model.names[classIndex]?.[component] ?? `Component ${component}`;
   }
-}
-
-/** The ranges of the sliders: two units each way as in the paper, eight units, everything. */
-export function reaches(model) {
-  const around = [2, 8].map((units) => Math.min(0.5, units * model.unit));
-  return [...new Set([...around, 0.5])].map((reach) => {
-    const [low, high] = [0.5 - reach, 0.5 + reach];
-    return { low, high, text: `${short(low)} … ${short(high)}` };
-  });
-}
-
-/** hit, between or miss. */
-export function zoneOf(model, distance) {
-  return distance <= model.hit_radius ? "hit" : distance >= model.miss_radius ? "miss" : "between";
-}
-
-/** The largest distance shown: a corner of the hypercube, or a little beyond the start of the miss zone. */
-export function farthest(model) {
-  return Math.max(Math.sqrt(model.dims) / 2, 1.1 * model.miss_radius);
-}
-
-/** Every component sampled from N(0.5, m/√n), the expected distribution of true-class capsules. */
-function randomCapsule(model) {
-  return centre(model).map((value) => {
-    const gauss = Math.sqrt(-2 * Math.log(1 - Math.random())) * Math.cos(2 * Math.PI * Math.random());
-    return Math.min(1, Math.max(0, value + model.unit * gauss));
-  });
-}
-
-function short(number) {
-  return String(Number(number.toFixed(3)));
-}
-
-function calm() {
-  return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }

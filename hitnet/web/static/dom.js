@@ -20,6 +20,11 @@ function fill(element, properties, children) {
   return element;
 }
 
+/** A name that people gave: its direction of writing does not disturb the text around it. */
+export function bdi(name) {
+  return make("bdi", {}, name);
+}
+
 export function find(selector, within = document) {
   return within.querySelector(selector);
 }
@@ -94,4 +99,17 @@ export function setUpTheme(button) {
   });
   if (!order.includes(theme)) theme = "auto";
   apply();
+}
+
+/** Whether the person asked for less motion. */
+export function calm() {
+  return matchMedia("(prefers-reduced-motion: reduce)").matches;
+}
+
+/** The skip link moves the focus and leaves the address alone, which says what is seen. */
+export function setUpSkipping() {
+  find(".skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    find("main").focus();
+  });
 }

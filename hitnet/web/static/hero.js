@@ -1,11 +1,14 @@
-// The top of the page: the run in one sentence and a few numbers.
+// The top of the page: the run in one sentence, the idea in three pictures, and a few numbers.
 
-import { find, make } from "./dom.js";
+import { bdi, find, make } from "./dom.js";
+import { way } from "./idea.js";
+import { paint } from "./picture.js";
+import { realPicture } from "./real.js";
+import { term } from "./terms.js";
 
 export function showRun(model) {
-  document.title = `${model.name} on ${model.data}: HitNet explorer`;
-  find(".hero-model").textContent = model.name;
-  find(".hero-data").textContent = model.data;
+  find(".hero-model").replaceChildren(bdi(model.name));
+  find(".hero-data").replaceChildren(bdi(model.data));
   const [channels, height, width] = model.shape;
   const facts = [
     ["test error", typeof model.error === "number" ? `${model.error.toFixed(2)} %` : "not measured"],
@@ -18,6 +21,28 @@ export function showRun(model) {
   find(".facts").replaceChildren(...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value)))));
 }
 
+/** The title of a view: what is seen comes first, so that tabs can be told apart. */
+export function setTitle(model, words) {
+  document.title = `${words}: ${model.name} on ${model.data} | HitNet`;
+}
+
+/** How a real picture of a class, or its prototype, becomes numbers and lands on the target. */
+export function showIdea(workbench, classIndex) {
+  const { model, decoder, exemplars } = workbench;
+  const name = model.classes[classIndex];
+  const found = model.ways?.[classIndex];
+  const place = exemplars?.typical?.[classIndex]?.[0];
+  find(".idea").hidden = !found || (found.real && place === undefined); // the real picture is on its way
+  if (find(".idea").hidden) return;
+  const canvas = make("canvas", { class: "picture", role: "img", "aria-label": `the prototype of ${name}` });
+  if (!found.real) paint(canvas, decoder.prototype(classIndex), model.shape);
+  const shown = found.real
+    ? { picture: realPicture(exemplars.pictures[place], `a real ${name}`), title: ["a real ", bdi(name), " from the training images"] }
+    : { picture: canvas, title: ["the prototype of ", bdi(name), ", as the network draws it"] };
+  const nameOf = (component) => workbench.nameOf(classIndex, component);
+  find(".idea").replaceChildren(way(model, { ...shown, ...found, classIndex, nameOf }));
+}
+
 /** How good the drawings are; runs made before have fewer numbers. */
 function drawings({ quality, classes }) {
   if (!quality) return [];
@@ -27,7 +52,7 @@ function drawings({ quality, classes }) {
     ["prototypes it recognises", quality.prototypes_recognised, of],
     ["of them a hit, alone", quality.prototypes_hit, of],
     ["samples it recognises", quality.samples_recognised, percent],
-    ["variation explained (R²)", quality.r2, (value) => value.toFixed(2)],
+    [term("r2", "variation explained (R²)"), quality.r2, (value) => value.toFixed(2).replace("-", "−")],
     ["edges against real pictures", quality.edge_energy, percent],
   ];
   return facts.filter(([, value]) => typeof value === "number").map(([name, value, words]) => [name, words(value)]);

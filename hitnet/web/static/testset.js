@@ -1,10 +1,12 @@
 // Choose one of the run's test images.
 
 import { ask } from "./api.js";
-import { make } from "./dom.js";
+import { bdi, make } from "./dom.js";
+import { isCalibrated } from "./geometry.js";
 import { paint, unpack } from "./picture.js";
 
 const PAGE = 24;
+const VERDICTS = [["unknown", "Unknown (no hit)"], ["ambiguous", "Ambiguous (several hits)"]];
 
 export class TestImages {
   /** `chosen(index)` is called with the index of the chosen test image. */
@@ -15,9 +17,7 @@ export class TestImages {
     this.show = make(
       "select",
       { onchange: () => this.restart() },
-      ...[["all", "All images"], ["mistakes", "Mistakes"], ["unknown", "Unknown (no hit)"], ["ambiguous", "Ambiguous (several hits)"]].map(
-        ([value, text]) => make("option", { value }, text),
-      ),
+      ...[["all", "All images"], ["mistakes", "Mistakes"], ...(isCalibrated(model) ? VERDICTS : [])].map(([value, text]) => make("option", { value }, text)),
     );
     this.classes = make(
       "select",
@@ -105,7 +105,7 @@ export class TestImages {
     paint(canvas, pixels, this.model.shape);
     const [truth, guess] = [this.model.classes[image.label], this.model.classes[image.predicted]];
     const wrong = image.label !== image.predicted;
-    const words = wrong ? `${truth} → ${guess}` : truth;
+    const verdict = image.verdict ? `, ${image.verdict}` : "";
     return make(
       "li",
       {},
@@ -114,12 +114,12 @@ export class TestImages {
         {
           type: "button",
           class: `test-tile${wrong ? " wrong" : ""}`,
-          "aria-label": `Test image ${image.index}: ${truth}${wrong ? `, classified as ${guess}` : ""}, ${image.verdict}`,
-          title: `${words}, distance ${image.score.toFixed(3)}, ${image.verdict}`,
+          "aria-label": `Test image ${image.index}: ${truth}${wrong ? `, classified as ${guess}` : ""}${verdict}`,
+          title: `${truth}${wrong ? ` → ${guess}` : ""}, distance ${image.score.toFixed(3)}${verdict}`,
           onclick: () => this.chosen(image.index),
         },
         canvas,
-        make("span", {}, words),
+        make("span", {}, bdi(truth), ...(wrong ? [" → ", bdi(guess)] : [])),
       ),
     );
   }

@@ -1,7 +1,7 @@
 // What would make it another class: the nearest picture of that class, and a slider that leads there.
 
 import { ask } from "./api.js";
-import { find, make, tell } from "./dom.js";
+import { bdi, find, make, tell } from "./dom.js";
 import { bytesFromBase64, grey, largestDifference, paint, paintResidual } from "./picture.js";
 
 export class WhatIf {
@@ -52,7 +52,7 @@ export class WhatIf {
     own.setAttribute("aria-label", `The reconstruction of the image, ${model.classes[answer.class_index]}`);
     paint(other, then, model.shape);
     other.setAttribute("aria-label", `The nearest picture of ${this.name}`);
-    find(".other-title", this.root).textContent = `Nearest ${this.name}`;
+    find(".other-title", this.root).replaceChildren("Nearest ", bdi(this.name));
     const shape = [1, model.shape[1], model.shape[2]];
     const [from, to] = [now, then].map((pixels) => grey(pixels, model.shape));
     paintResidual(change, to, from, shape, Math.max(0.25, largestDifference(from, to)));
