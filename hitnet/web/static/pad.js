@@ -77,15 +77,17 @@ export class Pad {
     this.showState();
   }
 
-  /** Paint a stroke from one of its points on. */
+  /** Paint a stroke from one of its points on, piece by piece: repainted it is the same to the pixel. */
   paint({ colour, width, points }, from) {
     this.context.strokeStyle = colour;
-    this.context.lineCap = this.context.lineJoin = "round";
+    this.context.lineCap = "round";
     this.context.lineWidth = width;
-    this.context.beginPath();
-    this.context.moveTo(...points[from]);
-    points.slice(from).forEach((point) => this.context.lineTo(...point));
-    this.context.stroke();
+    for (let at = from; at < points.length; at++) {
+      this.context.beginPath();
+      this.context.moveTo(...points[Math.max(0, at - 1)]);
+      this.context.lineTo(...points[at]);
+      this.context.stroke();
+    }
   }
 
   showState() {
@@ -109,7 +111,7 @@ export class Pad {
     });
     this.canvas.addEventListener("pointermove", (event) => {
       if (!event.buttons || !stroke) return;
-      const from = stroke.points.length - 1;
+      const from = stroke.points.length;
       for (const each of event.getCoalescedEvents?.() ?? [event]) stroke.points.push(where(each));
       this.paint(stroke, from);
     });

@@ -105,6 +105,7 @@ export class TestImages {
     paint(canvas, pixels, this.model.shape);
     const [truth, guess] = [this.model.classes[image.label], this.model.classes[image.predicted]];
     const wrong = image.label !== image.predicted;
+    const words = wrong ? `${truth} → ${guess}` : truth;
     const verdict = image.verdict ? `, ${image.verdict}` : "";
     return make(
       "li",
@@ -114,8 +115,8 @@ export class TestImages {
         {
           type: "button",
           class: `test-tile${wrong ? " wrong" : ""}`,
-          "aria-label": `Test image ${image.index}: ${truth}${wrong ? `, classified as ${guess}` : ""}${verdict}`,
-          title: `${truth}${wrong ? ` → ${guess}` : ""}, distance ${image.score.toFixed(3)}${verdict}`,
+          "aria-label": `Test image ${image.index}: ${words}${wrong ? ", a mistake" : ""}${verdict}`,
+          title: `${words}, distance ${image.score.toFixed(3)}${verdict}`,
           onclick: () => this.chosen(image.index),
         },
         canvas,
