@@ -16,7 +16,7 @@ from hitnet.web.names import ComponentNames
 # Dependencies first. Joined, they share one scope, so their top-level names must differ.
 MODULES = (
     *("geometry.js", "decoder.js", "picture.js", "dom.js", "address.js", "terms.js", "rings.js", "idea.js", "real.js"),
-    *("gallery.js", "hero.js", "deform.js", "standalone.js"),
+    *("gallery.js", "hero.js", "rows.js", "deform.js", "standalone.js"),
 )
 # Nothing can be fetched, even if a class or component name contains HTML.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"

@@ -13,6 +13,7 @@ export class Gallery {
     this.model = decoder.model;
     this.list = find(".gallery", root);
     this.list.classList.toggle("many", this.model.classes.length > 20);
+    this.list.classList.toggle("long-names", this.model.classes.some((name) => name.length > 6));
     this.cards = this.model.classes.map((name, index) => {
       const canvas = make("canvas", { class: "picture", "aria-hidden": "true" });
       const card = make(

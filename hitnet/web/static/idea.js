@@ -18,10 +18,10 @@ export function way(model, { picture, title, capsule, scores, classIndex, nameOf
   const steps = [
     [picture, "An image", title],
     [bars(model, capsule, nameOf), `${model.dims} numbers`, [
-      term("capsule", "capsule"), " of ", name(), ": how far each ", term("component", "component"), " is from 0.5, in ", term("unit", "units"),
+      "its ", term("capsule", "capsule"), " for ", name(), ": how far each ", term("component", "component"), " is from 0.5, in ", term("unit", "units"),
     ]],
     [target(model, scores, classIndex, true), "A target", [
-      `${distance.toFixed(3)} from the `, term("centre", "centre"), " of ", name(), inside ? ": " : ", not a ", term("hit", "hit"),
+      `${distance.toFixed(3)} from the `, term("centre", "centre"), " of ", name(), inside ? ": a " : ", not a ", term("hit", "hit"),
     ]],
   ];
   return make(

@@ -7,13 +7,14 @@ const RADIUS = 150;
 const LABELLED = 24; // with more classes than this, only the nearest are labelled on the target
 const LISTED = 8;
 
-/** The target with one mark for each class; a small one names only the winner. */
+/** The target with one mark for each class; a small one names at most the winner. */
 export function target(model, scores, winner, small = false) {
   const place = (distance) => RADIUS * placeOf(model, distance);
   const order = ranking(scores);
   const margin = RADIUS + (small ? 6 : model.classes.some((name) => name.length > 4) ? 64 : 26);
   const named = new Map();
-  for (const index of small ? [winner] : order.slice(0, scores.length <= LABELLED ? undefined : 8)) {
+  const few = small && model.classes[winner].length > 3 ? [] : [winner]; // a small target has room for a short name
+  for (const index of small ? few : order.slice(0, scores.length <= LABELLED ? undefined : 8)) {
     const spot = labelSpot(model, scores, index, winner, place, margin, small ? 2 : 1);
     const free = (other) => Math.abs(other.x - spot.x) > (other.width + spot.width) / 2 || Math.abs(other.y - spot.y) > 13;
     if ([...named.values()].every(free)) named.set(index, spot);
