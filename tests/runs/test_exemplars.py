@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 
 @pytest.fixture
 def run(settings: Settings) -> Run:
-    return train(settings(validation=0.25))
+    return train(settings(validation=0.25, capsule_dim=4))
 
 
 def test_a_run_keeps_pictures_of_its_training_images_only(run: Run, squares: Path) -> None:
@@ -41,14 +41,14 @@ def test_a_run_keeps_pictures_of_its_training_images_only(run: Run, squares: Pat
 
 
 def test_a_run_without_exemplars_never_gets_any(settings: Settings, hitnet_says, tmp_path: Path) -> None:
-    private = train(settings(no_exemplars=True))
+    private = train(settings(no_exemplars=True, capsule_dim=4))
     hitnet_says("prototypes", private.path)
     hitnet_says("finish", private.path, "--steps", 1)
     assert not private.exemplars_file.exists()
     assert Explorer(private.path).exemplars is None
     assert "image/webp;base64,UklG" not in export_html(private.path).read_text()
     # Not even a copy from another run is shown.
-    public = train(settings(out=tmp_path / "public"))
+    public = train(settings(out=tmp_path / "public", capsule_dim=4))
     shutil.copy(public.exemplars_file, private.exemplars_file)
     assert Explorer(private.path).exemplars is None
     assert '<script type="application/json" id="exemplars">null</script>' in export_html(private.path).read_text()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.tiny import write_squares
 
 import hitnet
 from hitnet.runs import finish
@@ -12,9 +13,18 @@ from hitnet.runs.atlas import read_evolution
 from hitnet.runs.run import Run
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with the paper's decoder and snapshots; copy it before writing into it."""
+    folder = tmp_path_factory.mktemp("finish")
+    options = {"model": "lenet5-hom", "width": 3, "capsule_dim": 4, "epochs": 2, "batch_size": 32, "snapshots": True}
+    data = write_squares(folder / "squares.npz")
+    return hitnet.train(hitnet.TrainConfig(data=str(data), out=folder, threads=1, **options)).path
+
+
 @pytest.fixture
-def run(run_folder: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(run_folder, tmp_path / "mnist-mini" / "run"))
+def run(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "squares" / "run"))
 
 
 def classifier(path: Path) -> dict[str, torch.Tensor]:
@@ -41,8 +51,9 @@ def test_a_run_gets_a_picture_decoder_and_keeps_its_classifier(run: Path, hitnet
     assert not torch.equal(finished, last)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_killed_phase_resumes_to_the_same_weights(run: Path, tmp_path: Path, monkeypatch):
-    whole = Path(shutil.copytree(run, tmp_path / "mnist-mini" / "whole"))
+    whole = Path(shutil.copytree(run, tmp_path / "squares" / "whole"))
     monkeypatch.setattr(finish, "SAVED_EVERY", 2)
     finish.finish_run(whole, steps=5)
     calls = []
@@ -63,13 +74,14 @@ def test_a_killed_phase_resumes_to_the_same_weights(run: Path, tmp_path: Path, m
     assert all(torch.equal(value, expected[name]) for name, value in hitnet.load(run).state_dict().items())
 
 
-def test_a_network_without_a_centre_is_refused(tmp_path: Path):
-    config = hitnet.TrainConfig(model="lenet5", width=3, epochs=1, train_images=100, out=tmp_path)
-    run = hitnet.train(config)
+@pytest.mark.usefixtures("no_pictures")
+def test_a_network_without_a_centre_is_refused(settings):
+    run = hitnet.train(settings(model="lenet5", epochs=1))
     with pytest.raises(ValueError, match=r"lenet5, whose capsules have no centre to draw; choose a run of hitnet-fast"):
         finish.finish_run(run.path)
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("rename", [1, 2, 3])
 def test_a_kill_at_any_rename_leaves_a_whole_model(run: Path, rename: int, monkeypatch):
     real, count = Path.rename, iter(range(1, 10))
@@ -104,6 +116,7 @@ def test_another_number_of_steps_does_not_resume(run: Path, monkeypatch):
         finish.finish_run(run, steps=5)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_run_finished_twice_is_sifted_once(run: Path):
     finish.finish_run(run, steps=1)
     first = hitnet.load(run).decoder.first.weight.clone()

@@ -68,4 +68,5 @@ def _same_threads() -> Iterator[None]:
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Finish runs without drawing, which takes longer than training on so few images."""
-    monkeypatch.setattr("hitnet.runs.result.plot", lambda *_: None)
+    for module in ("result", "finish"):
+        monkeypatch.setattr(f"hitnet.runs.{module}.plot", lambda *_: None)
