@@ -8,6 +8,7 @@ that a network is built from; a model's config.json holds it.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from numbers import Integral, Real
 from operator import index
 from pathlib import Path
@@ -250,7 +251,7 @@ class TrainConfig(NetworkOptions, RunOptions):
     """Train one network. With `model="hitnet"` the defaults are the paper's, except for the epochs (250 there)."""
 
     def __post_init__(self) -> None:
-        check_types(vars(self), get_type_hints(type(self)))
+        check_types(vars(self), _type_hints(type(self)))
         for name, lowest in (("epochs", 1), ("batch_size", 2), ("shift", 0), ("patience", 0), ("seed", 0)):
             if getattr(self, name) < lowest:
                 raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
@@ -363,7 +364,7 @@ def _with_decoder(content: dict[str, Any], network: str) -> dict[str, Any]:
 
 def _revive(content: dict[str, Any], kind: type[Kind], make: Callable[..., Kind], source: Path) -> Kind:
     """A dataclass from its JSON object; an unknown field or a wrong type is an error."""
-    hints = get_type_hints(kind)
+    hints = _type_hints(kind)
     if unknown := sorted(content.keys() - hints.keys()):
         raise ValueError(
             f"{source} does not hold a valid {kind.__name__}: unknown fields {', '.join(unknown)}; "
@@ -375,6 +376,12 @@ def _revive(content: dict[str, Any], kind: type[Kind], make: Callable[..., Kind]
         return make(**values)
     except ValueError as error:
         raise ValueError(f"{source} does not hold a valid {kind.__name__}: {error}") from None
+
+
+@cache
+def _type_hints(kind: type) -> dict[str, Any]:
+    """The type hint of every field. Python evaluates them anew for each call, which takes longer than all checks."""
+    return get_type_hints(kind)
 
 
 def check_types(values: dict[str, Any], hints: dict[str, Any]) -> None:
