@@ -1,6 +1,7 @@
 """What the tests of the core share: images that look like digits, and a few steps of training."""
 
 import math
+import os
 import re
 import shlex
 import sys
@@ -16,7 +17,9 @@ from torch import Tensor
 from hitnet import cli
 from hitnet.core.model import Model, create_model
 
+# Tests run side by side: more threads would only wait for each other, also those of the programs that tests start.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 pytest_plugins = ["support.ladder", "support.tiny"]
 

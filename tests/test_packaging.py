@@ -64,8 +64,18 @@ def test_extras_bring_what_the_core_can_do_without(built: dict[str, Path]):
     assert names == {"torch", "numpy", "scipy", "safetensors", "tyro", "rich", "matplotlib", "pillow", "pooch"}
 
 
-@pytest.mark.parametrize("kind", ["wheel", "sdist"])
-def test_it_installs_into_an_empty_environment_and_trains_there(built: dict[str, Path], kind: str, tmp_path: Path):
+def test_pip_makes_the_same_wheel_of_the_source_distribution(built: dict[str, Path], tmp_path: Path):
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-build-isolation", "--no-deps"]
+    run(*pip, "--wheel-dir", tmp_path, built["sdist"], cwd=tmp_path)
+    assert contents(tmp_path / built["wheel"].name) == contents(built["wheel"])
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_it_installs_into_an_empty_environment_and_trains_there(built: dict[str, Path], tmp_path: Path):
     venv.create(tmp_path / "env", symlinks=True)
     python = tmp_path / "env" / "bin" / "python"
     (packages,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
@@ -74,8 +84,8 @@ def test_it_installs_into_an_empty_environment_and_trains_there(built: dict[str,
     (packages / "borrowed.pth").write_text(f"{Path(numpy.__file__).parent.parent}\n")
     # Without an index nothing can be fetched: all that the metadata ask for must be there.
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-build-isolation"]
-    run(*pip, "--ignore-installed", "--no-deps", built[kind], cwd=tmp_path)
-    run(*pip, built[kind], cwd=tmp_path)
+    run(*pip, "--ignore-installed", "--no-deps", built["wheel"], cwd=tmp_path)
+    run(*pip, built["wheel"], cwd=tmp_path)
 
     place = run(python, "-c", "import hitnet; print(hitnet.__file__)", cwd=tmp_path).strip()
     assert Path(place).parent == packages / "hitnet"

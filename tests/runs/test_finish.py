@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.tiny import write_squares
 
 import hitnet
 from hitnet.runs import finish
@@ -13,18 +12,9 @@ from hitnet.runs.atlas import read_evolution
 from hitnet.runs.run import Run
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with the paper's decoder and snapshots; copy it before writing into it."""
-    folder = tmp_path_factory.mktemp("finish")
-    options = {"model": "lenet5-hom", "width": 3, "capsule_dim": 4, "epochs": 2, "batch_size": 32, "snapshots": True}
-    data = write_squares(folder / "squares.npz")
-    return hitnet.train(hitnet.TrainConfig(data=str(data), out=folder, threads=1, **options)).path
-
-
 @pytest.fixture
-def run(trained: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(trained, tmp_path / "squares" / "run"))
+def run(squares_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(squares_run, tmp_path / "squares" / "run"))
 
 
 def classifier(path: Path) -> dict[str, torch.Tensor]:

@@ -28,6 +28,11 @@ def run(run_folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(run_folder, tmp_path / "run"))
 
 
+@pytest.fixture
+def small_run(squares_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(squares_run, tmp_path / "squares"))
+
+
 def test_a_finished_run_reports_the_quality_of_its_drawings(run_folder):
     result = read_json(run_folder / "result.json")
     assert set(result["quality"]) >= {"r2", "component_r2", "sweep_change", "prototypes_recognised", "dead"}
@@ -50,26 +55,26 @@ def test_prototypes_draws_the_atlas_and_names_what_components_explain(run, hitne
         assert f"c{feature}" in said
 
 
-def test_prototypes_says_what_the_network_reads_in_its_own_drawings(run, hitnet_says):
-    result = read_json(run / "result.json")
+def test_prototypes_says_what_the_network_reads_in_its_own_drawings(small_run, hitnet_says):
+    result = read_json(small_run / "result.json")
     found = {"prototypes_hit": 0.9, "sweeps_hit": 0.5, "samples_hit": 0.25, "sweeps_recognised": 0.75}
     found |= {"read_back": [1, 1, 0, 0], "cross_talk": [0.25] * 4, "edge_energy": 0.8, "edge_energy_blurred": 0.6}
-    (run / "result.json").write_text(json.dumps(result | {"quality": result["quality"] | found}))
-    said = hitnet_says("prototypes", run)
+    (small_run / "result.json").write_text(json.dumps(result | {"quality": result["quality"] | found}))
+    said = hitnet_says("prototypes", small_run)
     assert "prototypes 90 %, sweeps 50 %, samples 25 %" in said
     assert "sweeps 75 %" in said
     assert "0.50 of the change, 0.25 leaks into others" in said
     assert "0.80 of a real image's, 0.60 if both are blurred" in said
     kept = {name: value for name, value in result["quality"].items() if name not in found}
-    (run / "result.json").write_text(json.dumps(result | {"quality": kept}))
-    assert "sweeps" not in hitnet_says("prototypes", run), "a run made before says what it measured"
+    (small_run / "result.json").write_text(json.dumps(result | {"quality": kept}))
+    assert "sweeps" not in hitnet_says("prototypes", small_run), "a run made before says what it measured"
 
 
-def test_prototypes_measures_the_quality_of_a_run_that_did_not(run, hitnet_says):
-    result = read_json(run / "result.json")
+def test_prototypes_measures_the_quality_of_a_run_that_did_not(small_run, hitnet_says):
+    result = read_json(small_run / "result.json")
     expected = result.pop("quality")["r2"]
-    (run / "result.json").write_text(json.dumps(result))
-    assert f"{expected:.3f}" in hitnet_says("prototypes", run)
+    (small_run / "result.json").write_text(json.dumps(result))
+    assert f"{expected:.3f}" in hitnet_says("prototypes", small_run)
 
 
 def test_the_evolution_ends_in_the_prototypes_of_the_model_itself(run, hitnet_says):
@@ -149,6 +154,7 @@ def few(tmp_path: Path) -> Path:
     return tmp_path / "few.npz"
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("format", ["folder", "npz"])
 def test_augment_makes_data_that_can_be_trained_on(run, few, hitnet_says, tmp_path, format):
     out = tmp_path / "more"
@@ -165,8 +171,7 @@ def test_augment_makes_data_that_can_be_trained_on(run, few, hitnet_says, tmp_pa
     }
     kept = {image.numpy().tobytes() for image in data.train.images}
     assert {image.numpy().tobytes() for image in before.train.images} < kept
-    config = TrainConfig(data=str(source), model="lenet5-hom", epochs=1, out=tmp_path / "runs", width=2)
-    assert train(config).is_finished
+    assert train(settings(tmp_path / "runs", data=str(source), train_images=None)).is_finished
 
 
 def test_augment_makes_a_folder_that_can_be_read_where_a_class_has_no_test_image(few, tmp_path):
@@ -234,6 +239,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return hitnet.load(run).state_dict()
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_hybrid_run_repeats_itself_and_resumes_to_the_same_weights(run_folder, tmp_path):
     options = {"augment": "hybrid", "teacher": run_folder, "hybrid_fraction": 0.5, "snapshots": True}
     whole = train(settings(tmp_path / "whole", **options))
@@ -255,6 +261,7 @@ def test_a_run_that_would_replace_its_teacher_is_refused(run_folder, tmp_path):
     assert (teacher / "result.json").is_file()
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_run_whose_teacher_changed_is_not_resumed(run_folder, tmp_path):
     teacher = Path(shutil.copytree(run_folder, tmp_path / "teacher"))
     with pytest.raises(KeyboardInterrupt):
@@ -274,6 +281,7 @@ def test_the_fraction_of_a_batch_that_is_not_deformed_stays_as_it_is(ladder):
     assert changed.tolist() == [True] * 3 + [False] * 7
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_augment_none_is_a_run_without_shifts(tmp_path):
     none = train(settings(tmp_path / "none", augment="none", epochs=1))
     still = train(settings(tmp_path / "still", shift=0, epochs=1))

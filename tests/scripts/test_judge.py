@@ -69,7 +69,7 @@ def test_the_mean_over_seeds_leaves_out_words_and_missing_numbers():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     """A judge and two seeds of a network that draws, on a few digits."""
-    options = {"train_images": 300, "epochs": 6, "norm_momentum": 0.1, "device": "cpu", "threads": 1}
+    options = {"train_images": 300, "epochs": 6, "norm_momentum": 0.1, "capsule_dim": 4, "device": "cpu", "threads": 1}
     out = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hitnet.runs.result.plot", lambda *_: None)

@@ -58,6 +58,17 @@ def settings(squares: Path, tmp_path: Path) -> Callable[..., TrainConfig]:
     return make
 
 
+@pytest.fixture(scope="session")
+def squares_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run with the paper's decoder and snapshots; copy it before writing into it."""
+    from hitnet.runs.train import train
+
+    folder = tmp_path_factory.mktemp("squares")
+    options = {"model": "lenet5-hom", "width": 3, "capsule_dim": 4, "epochs": 2, "batch_size": 32, "snapshots": True}
+    data = write_squares(folder / "squares.npz")
+    return train(TrainConfig(data=str(data), out=folder, threads=1, **options)).path  # type: ignore[arg-type]
+
+
 @pytest.fixture(autouse=True)
 def _same_threads() -> Iterator[None]:
     before = torch.get_num_threads()
