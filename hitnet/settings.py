@@ -27,6 +27,9 @@ ImageShape = tuple[int, int, int]
 
 Kind = TypeVar("Kind")
 
+# The type hint of every field of a class. Python evaluates them anew for each call, which takes longer than all checks.
+_type_hints: Callable[[type], dict[str, Any]] = cache(get_type_hints)
+
 # Defaults that depend on the network: the paper's values, and those of networks that differ.
 PAPER: dict[str, Any] = {
     "norm_momentum": 0.01,  # Keras' 0.99 in torch's convention
@@ -376,12 +379,6 @@ def _revive(content: dict[str, Any], kind: type[Kind], make: Callable[..., Kind]
         return make(**values)
     except ValueError as error:
         raise ValueError(f"{source} does not hold a valid {kind.__name__}: {error}") from None
-
-
-@cache
-def _type_hints(kind: type) -> dict[str, Any]:
-    """The type hint of every field. Python evaluates them anew for each call, which takes longer than all checks."""
-    return get_type_hints(kind)
 
 
 def check_types(values: dict[str, Any], hints: dict[str, Any]) -> None:

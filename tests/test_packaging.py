@@ -90,7 +90,7 @@ def test_it_installs_into_an_empty_environment_and_trains_there(built: dict[str,
     place = run(python, "-c", "import hitnet; print(hitnet.__file__)", cwd=tmp_path).strip()
     assert Path(place).parent == packages / "hitnet"
     assert (packages / "hitnet" / "py.typed").is_file()
-    options = ["--epochs", "1", "--train-images", "100", "--finishing", "0", "--threads", "1"]
+    options = ["--epochs", "1", "--train-images", "100", "--capsule-dim", "4", "--finishing", "0", "--threads", "1"]
     printed = run(tmp_path / "env" / "bin" / "hitnet", "train", *options, cwd=tmp_path)
     assert "hitnet-fast on mnist-mini: 100 training and 1,000 test images" in printed
     result = json.loads((tmp_path / "runs" / "mnist-mini" / "hitnet-fast-s0" / "result.json").read_text())
