@@ -313,9 +313,8 @@ def test_mistakes_can_be_looked_up(new_page: NewPage, address: str, explorer: Ex
     page.get_by_label("Test images", exact=True).check(force=True)
     page.get_by_label("Show").select_option("mistakes")
     expect(page.locator(".test-images progress")).to_be_hidden()
-    expect(page.locator(".test-tile.wrong").first).to_be_visible()
-    assert page.locator(".test-tile:not(.wrong)").count() == 0
-    page.locator(".test-tile").first.click()
+    expect(page.locator(".test-tile:not(.wrong)")).to_have_count(0)
+    page.locator(".test-tile.wrong").first.click()
     expect(page.locator(".verdict-truth")).to_contain_text("a mistake")
 
 

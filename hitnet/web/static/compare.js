@@ -17,7 +17,11 @@ export class Comparison {
     this.asking = asking;
     this.model = asking.model;
     this.changed = () => {};
-    find(".another", root).addEventListener("click", () => this.askBoth(Math.floor(Math.random() * this.tests)));
+    this.index = 0;
+    find(".another", root).addEventListener("click", () => {
+      this.index = (this.index + 1) % this.tests;
+      this.askBoth(this.index);
+    });
   }
 
   title() {
