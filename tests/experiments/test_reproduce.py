@@ -2,7 +2,6 @@
 
 import csv
 import io
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,8 +29,7 @@ FIGURES = {
 
 def test_everything_at_the_smallest_scale(tmp_path: Path):
     command = [sys.executable, "-m", "hitnet", "reproduce", "all", "--scale", "smoke", "--workers", "2"]
-    env = {**os.environ, "OMP_NUM_THREADS": "2"}
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=590, check=False, env=env)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=590, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     out = tmp_path / "reproduce" / "smoke"
