@@ -124,6 +124,9 @@ def show_result(run: Run) -> None:
     table = _table(["", ""], "ll", f"{result['model']} on {result['data']}")
     table.show_header = False
     _add(table, "test error", f"{test['error']:.2f} %  ({test['mistakes']} of {test['images']:,} images)")
+    simple = result.get("baseline")
+    if simple is not None:
+        _add(table, simple["name"], f"{simple['error']:.2f} %")
     best = f"; kept the best, epoch {kept}" if kept != result["epochs"] else ""
     _add(table, "epochs", f"{result['epochs']} in {_duration(result['seconds'])}{best}")
     if finishing := result.get("finishing"):
@@ -141,6 +144,11 @@ def show_result(run: Run) -> None:
     _show(table)
     if result["decoder"]:
         show_components(quality)
+    if simple is not None and simple["error"] < test["error"]:
+        say(
+            f"note: a {simple['name']} does better on these pictures; the network needs more of them, more --epochs, "
+            "or --model resnet18-hom"
+        )
     folder = shlex.quote(str(run.path))
     say(f"next: hitnet predict {folder} PICTURE.png")
     if result["decoder"]:

@@ -20,7 +20,7 @@ from hitnet.data import channels_first, stratified_split
 from hitnet.errors import require
 from hitnet.interpret.prototypes import prototypes
 from hitnet.interpret.verdicts import calibrate_on
-from hitnet.settings import ImageShape, RunSettings, TrainConfig, checked_shape
+from hitnet.settings import ImageShape, RunSettings, Schedule, TrainConfig, checked_shape
 from hitnet.training.devices import choose_device
 from hitnet.training.fit import finish, fit, seeded
 from hitnet.training.state import make_optimizer
@@ -45,6 +45,8 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
     model: the network for images, any of `hitnet.list_models()` with Hit-or-Miss.
     image_shape: (channels, height, width) of images that come as flat arrays, channel by channel.
     width: channels of the encoder, or units per layer for plain features; the network's own if not given.
+    epochs, batch_size: the network's own for so many images if not given, as on the command line; for plain features 30
+        epochs in batches of 32.
     learning_rate: Adam's highest rate in `fit`, where it rises and falls once, and the rate of `partial_fit`; the
         network's own if not given.
     shift: training images are moved by up to this many whole pixels each way.
@@ -67,8 +69,8 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         "model": [str],
         "capsule_dim": [Integral],
         "width": [Integral, None],
-        "epochs": [Integral],
-        "batch_size": [Integral],
+        "epochs": [Integral, None],
+        "batch_size": [Integral, None],
         "learning_rate": [Real, None],
         "shift": [Integral],
         "validation": [Real],
@@ -96,8 +98,8 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         image_shape: ImageShape | None = None,
         capsule_dim: int = 16,
         width: int | None = None,
-        epochs: int = 30,
-        batch_size: int = 32,
+        epochs: int | None = None,
+        batch_size: int | None = None,
         learning_rate: float | None = None,
         shift: int = 0,
         validation: float = 0.1,
@@ -120,7 +122,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             inputs, y = self._checked(X, y, fresh=fresh)
             if fresh:
                 self._start(np.unique(y))
-            labels, settings = self._indices(y), self._settings(epochs=self.epochs, schedule="one-cycle")
+            labels, settings = self._indices(y), self._settings(len(y), epochs=self.epochs, schedule="one-cycle")
             kept, held_out = split(labels, self.validation, self._split_seed)
             self._learn(inputs[kept], labels[kept], settings)
             if self.image_shape_ is not None and settings.finishing:
@@ -144,7 +146,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             inputs, y = self._checked(X, y, fresh=fresh)
             if fresh:
                 self._start(np.unique(classes))
-            self._learn(inputs, self._indices(y), self._settings(epochs=1, schedule="constant"))
+            self._learn(inputs, self._indices(y), self._settings(len(y), epochs=1, schedule="constant"))
         return self
 
     def calibrate(self, X: Any, y: Any) -> "HitNetClassifier":
@@ -247,8 +249,10 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         self.scaler_ = StandardScaler().set_output(transform="default") if self.image_shape_ is None else None
         self.optimizer_ = make_optimizer(net, settings.learning_rate)
 
-    def _settings(self, **others: Any) -> RunSettings:
-        """This classifier's parameters as run settings, which checks them; every call has a new seed."""
+    def _settings(
+        self, rows: int | None = None, epochs: int | None = None, schedule: Schedule | None = None
+    ) -> RunSettings:
+        """This classifier's parameters as settings for so many rows, which checks them; every call has a new seed."""
         if not find_recipe(self.model).head.has_hit_zone:
             raise ValueError(f"model must be a network with Hit-or-Miss, got {self.model!r}; try 'hitnet-fast'")
         if self.image_shape_ is None and (self.shift or self.model != "hitnet-fast"):
@@ -256,21 +260,25 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
                 f"model and shift are for images, got model={self.model!r}, shift={self.shift} and plain features; "
                 "give image_shape, or leave them out"
             )
+        batch_size = self.batch_size
+        if self.image_shape_ is None:
+            epochs, batch_size = 30 if epochs is None else epochs, 32 if batch_size is None else batch_size
         config = TrainConfig(
             model=self.model,
+            epochs=epochs,
+            batch_size=batch_size,
+            schedule=schedule,
             shift=self.shift,
             capsule_dim=self.capsule_dim,
             width=self.width,
             learning_rate=self.learning_rate,
-            batch_size=self.batch_size,
             validation=self.validation,
             coverage=self.coverage,
             finishing=self.finishing,
             decoder="picture" if self.finishing else None,
             seed=self._random.randint(2**31 - 1),
-            **others,
         )
-        return config.resolve()
+        return config.resolve(rows)
 
     def _calibrate(self, inputs: Tensor, labels: Tensor) -> None:
         distances = self._distances(inputs)

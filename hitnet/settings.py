@@ -37,6 +37,8 @@ PAPER: dict[str, Any] = {
     "decoder": "paper",
     "schedule": "constant",
     "learning_rate": 0.001,
+    "epochs": 10,
+    "batch_size": 128,
     "finishing": 0.0,
     "validation": 0.0,
     "shift_fill": "zeros",
@@ -60,14 +62,32 @@ OWN: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("lenet5-hom", "resnet18-hom", "densenet40-12-hom", "timm"), MODERN),
 }
 
+# Few images need small batches and many epochs, or training would end after a few steps.
+FEW_STEPS = 800
+BATCHES_PER_EPOCH = 25
+SMALLEST_BATCH = 16
+
+
+def usual_budget(images: int, batch: int | None = None) -> dict[str, int]:
+    """Batch size, unless it is given, and epochs for so many training images; for many, 128 and 10."""
+    if batch is None:
+        batch = PAPER["batch_size"]
+        while batch > SMALLEST_BATCH and images < BATCHES_PER_EPOCH * batch:
+            batch //= 2
+    steps = math.ceil(images / batch)
+    return {"batch_size": batch, "epochs": max(PAPER["epochs"], math.ceil(FEW_STEPS / steps))}
+
+
 # Far beyond any use; a file that names more is damaged, and would take all memory.
 LARGEST = {"num_classes": 100_000, "capsule_dim": 10_000, "width": 10_000, "routing_iterations": 100}
 LARGEST_SIDE = 10_000
 
 
-def complete(options: dict[str, Any], network: str) -> dict[str, Any]:
-    """The options, each None replaced by the network's own value if it has one."""
+def complete(options: dict[str, Any], network: str, images: int | None = None) -> dict[str, Any]:
+    """The options, each None replaced by the network's own value if it has one, for so many training images."""
     own = {**PAPER, **OWN.get("timm" if network.startswith("timm/") else network, {})}
+    if images is not None and MODERN.items() <= own.items():
+        own |= usual_budget(images, options["batch_size"])
     if options.get("decoder") not in (None, own["decoder"]):
         own["finishing"] = PAPER["finishing"]  # it would replace the decoder that was asked for
     return {name: own.get(name) if value is None else value for name, value in options.items()}
@@ -109,8 +129,8 @@ class RunOptions:
     """mnist-mini, mnist, fashion-mnist, cifar10, svhn, affnist, affnist-like, a folder of class folders, or an .npz."""
     model: str = "hitnet-fast"
     """hitnet-fast, hitnet (paper), n1, n2, n2b, capsnet; lenet5, resnet18, densenet40-12, also with -hom; timm/NAME."""
-    epochs: int = 10
-    """How many times each training image is seen."""
+    epochs: int | None = None
+    """How many times each training image is seen; 10, or for few images more: as many as make 800 steps."""
     seed: int = 0
     """Seed of all random choices."""
     out: Path = Path("runs")
@@ -120,8 +140,8 @@ class RunOptions:
     """Rate: constant, falling 5 % per epoch, or one rise and fall; the network's own if not given (paper: constant)."""
     learning_rate: float | None = None
     """Adam's learning rate, the peak for one-cycle; the network's own if not given (paper: 0.001)."""
-    batch_size: int = 128
-    """Images per step, divided among all processes."""
+    batch_size: int | None = None
+    """Images per step, divided among all processes; 128, or fewer for few images, at least 16 (paper: 128)."""
     shift: int = 2
     """Shift training images by up to this many whole pixels in each direction."""
     shift_fill: Fill | None = None
@@ -256,7 +276,7 @@ class TrainConfig(NetworkOptions, RunOptions):
     def __post_init__(self) -> None:
         check_types(vars(self), _type_hints(type(self)))
         for name, lowest in (("epochs", 1), ("batch_size", 2), ("shift", 0), ("patience", 0), ("seed", 0)):
-            if getattr(self, name) < lowest:
+            if getattr(self, name) is not None and getattr(self, name) < lowest:
                 raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads must be at least 1, got {self.threads}; leave it out for torch's default")
@@ -282,9 +302,9 @@ class TrainConfig(NetworkOptions, RunOptions):
         if self.patience and self.validation == 0:
             raise ValueError("patience needs a validation split to watch; add validation=0.1, for example")
 
-    def resolve(self) -> "RunSettings":
-        """The same with every open choice filled in with the network's own value."""
-        return RunSettings(**complete(vars(self), self.model))
+    def resolve(self, images: int | None = None) -> "RunSettings":
+        """The same with every open choice filled in with the network's own value, for so many training images."""
+        return RunSettings(**complete(vars(self), self.model, images))
 
     def to_json(self) -> dict[str, Any]:
         return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
@@ -294,8 +314,10 @@ class TrainConfig(NetworkOptions, RunOptions):
 class RunSettings(TrainConfig):
     """The settings of a run: a `TrainConfig` in which no choice is left open."""
 
+    epochs: int = field()
     schedule: Schedule = field()
     learning_rate: float = field()
+    batch_size: int = field()
     shift_fill: Fill = field()
     refresh_norm: bool = field()
     finishing: float = field()
@@ -304,7 +326,7 @@ class RunSettings(TrainConfig):
     decoder: DecoderName = field()
     reconstruction_weight: float = field()
 
-    def resolve(self) -> "RunSettings":
+    def resolve(self, images: int | None = None) -> "RunSettings":
         return self
 
     def model_config(self, image_shape: ImageShape | None, class_names: tuple[str, ...]) -> ModelConfig:

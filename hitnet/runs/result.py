@@ -4,11 +4,13 @@ from dataclasses import asdict
 from typing import Any
 
 from hitnet.core.model import Model
+from hitnet.data import split_training
 from hitnet.files import write_json
 from hitnet.interpret.components import ComponentStatistics
 from hitnet.interpret.prototypes import prototypes
 from hitnet.interpret.quality import Measured, measure
 from hitnet.interpret.verdicts import count_verdicts
+from hitnet.runs.baseline import baseline
 from hitnet.runs.exemplars import keeps_exemplars, write_exemplars
 from hitnet.runs.run import Run
 from hitnet.training.evaluation import Evaluation, all_scores, evaluate
@@ -41,6 +43,11 @@ def write_result(run: Run, job: Job, finishing: dict[str, Any] | None = None) ->
     }
     if model.config.radii is not None:
         result["verdicts"] = asdict(count_verdicts(model, all_scores(model, test), test.labels))
+    simple = baseline(
+        data, split_training(data.train, count=settings.train_images, validation=0, seed=settings.seed)[0]
+    )
+    if simple is not None:
+        result["baseline"] = simple
     if finishing is not None:
         result["finishing"] = finishing
     if drawings is not None:

@@ -30,7 +30,7 @@ Fingerprints = dict[str, str]
 
 def train(config: TrainConfig, *, watcher: Watcher | None = None, overwrite: bool = False) -> Run:
     """Train a new network into a new run folder."""
-    with prepare(config.resolve()) as (job, fingerprints):
+    with prepare(config) as (job, fingerprints):
         settings = job.settings
         run = Run.named(settings, job.data.name)
         if settings.teacher is not None and settings.teacher.resolve().is_relative_to(run.path.resolve()):
@@ -57,14 +57,16 @@ def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
 
 
 @contextmanager
-def prepare(settings: RunSettings) -> Iterator[tuple[Job, Fingerprints]]:
+def prepare(config: TrainConfig) -> Iterator[tuple[Job, Fingerprints]]:
     """Check settings and data here, before any file is written or replaced."""
+    settings = config.resolve()
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     device = choose_device(settings.device)
     precision = choose_precision(settings.precision, device)
     with join_team(device) as team:
         data = load_data(settings)
+        settings = config.resolve(settings.train_images or len(data.train))
         state = State.fresh(settings, settings.model_config(data.image_shape, data.class_names), device)
         if settings.finishing:
             check_finishable(state.model, "this network")
