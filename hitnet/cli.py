@@ -5,6 +5,7 @@ The work is done elsewhere and imported when needed, so that `--help` does not l
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -96,7 +97,7 @@ def predict(
 
     Args:
         run: A run folder, a model folder or a safetensors file.
-        files: PNG, JPEG, WebP, BMP or GIF files of any size and colour.
+        files: PNG, JPEG, WebP, BMP, GIF or TIFF files of any size and colour, or folders of them.
         as_json: Print JSON instead of a table.
         device: auto, cpu, cuda, cuda:1, mps.
     """
@@ -405,12 +406,17 @@ VERBS: dict[str, Callable[..., None]] = {
 }
 
 
+# Options of other tools.
+HABITS = {"--lr": "--learning-rate", "--batch": "--batch-size", "--size": "--image-size", "--dataset": "--data"}
+
+
 def main() -> None:
     description = "An image classifier that explains itself."
     arguments = sys.argv[1:] or ["--help"]
     try:
         if not arguments[0].startswith("-"):
             check_known(arguments[0], VERBS, "verb")
+            _check_usual_slips(arguments)
         tyro.extras.subcommand_cli_from_dict(
             VERBS,
             prog="hitnet",
@@ -430,6 +436,16 @@ def main() -> None:
             raise
         where = "" if _leads() else f" in process {os.environ['RANK']}"
         sys.exit(f"hitnet: error{where}: {printable(str(error))}")
+
+
+def _check_usual_slips(arguments: list[str]) -> None:
+    """Answer what people type out of habit with what is meant; tyro would only call it unrecognized."""
+    verb, *options = arguments
+    if verb == "train" and options and not options[0].startswith("-"):
+        raise ValueError(f"train takes its data as an option: hitnet train --data {shlex.quote(options[0])}")
+    for option in options:
+        if (meant := HABITS.get(option.partition("=")[0])) is not None:
+            raise ValueError(f"there is no option {option.partition('=')[0]}; did you mean {meant}?")
 
 
 def _leads() -> bool:

@@ -11,8 +11,10 @@ import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 # The only decoders that are tried, even on a file with the wrong suffix.
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif"})
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+# Pictures too, but no decoder of theirs is installed with Pillow.
+FOREIGN = frozenset({".heic", ".heif", ".avif", ".jxl", ".jp2", ".psd", ".dng", ".cr2", ".nef", ".arw"})
 COLOUR_NOISE = 2  # channels that differ by so few levels count as grey: lossy WebP distorts grey like this
 ORIENTATION = 0x0112  # the EXIF tag; from 5 on the picture is stored on its side
 
@@ -131,6 +133,9 @@ def _unreadable(source: Source, error: Exception) -> Exception:
         return FileNotFoundError(f"{name} does not exist")
     if isinstance(source, (str, Path)) and Path(source).is_file() and Path(source).stat().st_size == 0:
         return ValueError(f"{name} is empty")
+    if isinstance(source, (str, Path)) and Path(source).suffix.lower() in FOREIGN:
+        kind = Path(source).suffix.lower().lstrip(".").upper()
+        return ValueError(f"{name} is {kind}, which is not read; convert it to JPEG or PNG")
     if isinstance(error, UnidentifiedImageError):
         return ValueError(f"{name} is not one of {', '.join(FORMATS)}, or is damaged")
     return ValueError(f"{name} cannot be read as a picture: {error}")

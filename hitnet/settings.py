@@ -188,8 +188,8 @@ class RunOptions:
 
     data_dir: Path | None = None
     """Folder that already holds the data sets; nothing is downloaded then. HITNET_DATA does the same."""
-    image_size: int | None = None
-    """Resize images to this height and width."""
+    image_size: int | str | None = None
+    """Resize images to squares of this side, or to WIDTHxHEIGHT, as in 32x48."""
     test_fraction: float = 0.2
     """Fraction of your own images held out for testing if they have no test split."""
     skip_bad: bool = False
@@ -274,6 +274,9 @@ class TrainConfig(NetworkOptions, RunOptions):
     """Train one network. With `model="hitnet"` the defaults are the paper's, except for the epochs (250 there)."""
 
     def __post_init__(self) -> None:
+        for name in ("out", "teacher", "data_dir"):
+            if isinstance(value := getattr(self, name), str):
+                object.__setattr__(self, name, Path(value))
         check_types(vars(self), _type_hints(type(self)))
         for name, lowest in (("epochs", 1), ("batch_size", 2), ("shift", 0), ("patience", 0), ("seed", 0)):
             if getattr(self, name) is not None and getattr(self, name) < lowest:

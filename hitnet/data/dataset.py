@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -86,10 +87,15 @@ class Dataset:
         return digest.hexdigest()[:16]
 
 
-def parse_size(image_size: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    """The size that the user gave, one side or (height, width), as (height, width)."""
+def parse_size(image_size: int | str | tuple[int, int] | None) -> tuple[int, int] | None:
+    """The size that the user gave, one side, (height, width) or "WIDTHxHEIGHT", as (height, width)."""
     if image_size is None:
         return None
+    if isinstance(image_size, str):
+        sides = re.fullmatch(r"([0-9]{1,6})[x×]([0-9]{1,6})", image_size)
+        if sides is None:
+            raise ValueError(f"image_size must be a side or WIDTHxHEIGHT in pixels, as in 32x48, got {image_size!r}")
+        image_size = (int(sides[2]), int(sides[1]))
     size = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
     if len(size) != 2 or not all(isinstance(side, int) and side > 0 for side in size):
         raise ValueError(f"image_size must be a side or (height, width) in pixels, got {image_size!r}")

@@ -14,6 +14,7 @@ from hitnet.data import read_image, to_float
 from hitnet.errors import check_known
 from hitnet.files import write_json
 from hitnet.interpret.explanation import explain
+from hitnet.pictures import SUFFIXES
 
 
 class Picture(NamedTuple):
@@ -61,8 +62,23 @@ class Prediction:
 
 
 def predict_files(model: Model, files: Sequence[Path], threshold: float | None = None) -> list[Prediction]:
-    """One prediction per file, in the order given; accepted if its outlier score is at most `threshold`."""
-    return [_predict(model, picture, threshold) for picture in read_pictures(model, files)]
+    """One prediction per file, in the order given; accepted if its outlier score is at most `threshold`.
+
+    A folder stands for all pictures in it, at any depth.
+    """
+    return [_predict(model, picture, threshold) for picture in read_pictures(model, _with_those_in_folders(files))]
+
+
+def _with_those_in_folders(files: Sequence[Path]) -> list[Path]:
+    found: list[Path] = []
+    for file in files:
+        if not file.is_dir():
+            found.append(file)
+        elif inside := sorted(path for path in file.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file()):
+            found += inside
+        else:
+            raise ValueError(f"there are no pictures in {file}; give PNG, JPEG, WebP, BMP, GIF or TIFF files")
+    return found
 
 
 def _predict(model: Model, picture: Picture, threshold: float | None) -> Prediction:

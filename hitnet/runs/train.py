@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from hitnet.core.checkpoint import write_tensors
-from hitnet.data import Batches, Dataset, HybridAugmentation, Variation, split_training
+from hitnet.data import Batches, Dataset, HybridAugmentation, Variation, list_datasets, split_training
 from hitnet.data.variation import fingerprint, load_teacher
 from hitnet.files import remove_leftovers
 from hitnet.runs.calibrate import find_radii
@@ -30,7 +31,7 @@ Fingerprints = dict[str, str]
 
 def train(config: TrainConfig, *, watcher: Watcher | None = None, overwrite: bool = False) -> Run:
     """Train a new network into a new run folder."""
-    with prepare(config) as (job, fingerprints):
+    with prepare(_with_full_paths(config)) as (job, fingerprints):
         settings = job.settings
         run = Run.named(settings, job.data.name)
         if settings.teacher is not None and settings.teacher.resolve().is_relative_to(run.path.resolve()):
@@ -40,6 +41,17 @@ def train(config: TrainConfig, *, watcher: Watcher | None = None, overwrite: boo
             environment = describe_environment(job.device, job.precision, job.team.size, fingerprints)
             run.create(settings, environment, overwrite=overwrite)
         return _train(run, job, watchers)
+
+
+def _with_full_paths(config: TrainConfig) -> TrainConfig:
+    """The run is reopened from any directory."""
+    named = config.data in list_datasets()
+    return replace(
+        config,
+        data=config.data if named else str(Path(config.data).expanduser().resolve()),
+        data_dir=None if config.data_dir is None else config.data_dir.expanduser().resolve(),
+        teacher=None if config.teacher is None else config.teacher.expanduser().resolve(),
+    )
 
 
 def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
