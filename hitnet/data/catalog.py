@@ -151,8 +151,8 @@ def load_dataset(
 
     data_dir: a folder with the official files of a named set; nothing is downloaded then. If it is not given, the
         environment variable HITNET_DATA is used; without either, files are downloaded once and verified.
-    image_size: a side, (height, width) or "WIDTHxHEIGHT" to which images are stretched. Without it, pictures of one size
-        up to 128 pixels stay as they are; mixed or larger ones in a folder become squares of at most 64.
+    image_size: a side, (height, width) or "WIDTHxHEIGHT" to which images are stretched. Without it, pictures of one
+        size up to 128 pixels stay as they are; mixed or larger ones in a folder become squares of at most 64.
     test_fraction, split_seed: if the folder or file has no test split, this fraction of each class is held out, chosen
         with that seed; with None all images are in both splits.
     skip_bad: skip unreadable pictures of a folder instead of stopping; `notes` lists them.
