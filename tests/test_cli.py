@@ -103,6 +103,23 @@ def test_eval_prints_a_table_of_the_classes_and_writes_json(hitnet, at_home: Hom
 
 
 class TestPredict:
+    def test_a_folder_stands_for_the_pictures_in_it(self, hitnet, at_home: Home, tmp_path: Path):
+        for name in ("b.png", "a/c.jpg"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            draw(0, 1).save(tmp_path / name)
+        (tmp_path / "notes.txt").write_text("not a picture")
+        answers = json.loads(hitnet("predict", at_home.run, tmp_path, "--json").out)
+        assert [Path(answer["file"]).name for answer in answers] == ["c.jpg", "b.png"]
+        (tmp_path / "empty").mkdir()
+        assert "there are no pictures in" in str(hitnet("predict", at_home.run, tmp_path / "empty").code)
+
+    def test_a_run_on_a_relative_folder_is_reopened_from_anywhere(
+        self, hitnet, at_home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        run = at_home.run.resolve()
+        monkeypatch.chdir(tmp_path)
+        assert hitnet("eval", run).code == 0
+
     def test_other_sizes_and_colours_are_converted_and_said(self, hitnet, at_home: Home, tmp_path: Path):
         draw(0, 1, side=80).save(tmp_path / "large.jpg")
         draw(1, 2).convert("L").save(tmp_path / "grey[1].png")
@@ -162,6 +179,9 @@ def test_runs_lists_finished_unfinished_and_damaged_runs(hitnet, at_home: Home, 
         (["train", "--epochs", "0"], "epochs must be at least 1, got 0"),
         (["train", "--epochs", "many"], "many"),
         (["train", "--device", "gpu"], "use auto, cpu, cuda or mps"),
+        (["train", "my-pictures"], "train takes its data as an option: hitnet train --data my-pictures"),
+        (["train", "--lr", "0.1"], "there is no option --lr; did you mean --learning-rate?"),
+        (["train", "--image-size", "32y48"], "image_size must be a side or WIDTHxHEIGHT in pixels, as in 32x48"),
         (["train", "--patience", "3", "--validation", "0"], "add validation=0.1"),
         (["train", "--resume", "runs/my pets/lenet5-hom-s0", "--epochs", "3"], "leave out the other options"),
         (["train", "--resume", "runs/my pets/lenet5-hom-s0", "--overwrite"], "leave out the other options"),

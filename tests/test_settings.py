@@ -71,6 +71,29 @@ def test_only_a_network_with_its_own_picture_decoder_is_finished_unasked():
     assert TrainConfig(model="n1").resolve().decoder == "none"
 
 
+@pytest.mark.parametrize(
+    ("images", "batch_size", "epochs"),
+    [(60_000, 128, 10), (3_200, 128, 32), (3_199, 64, 16), (800, 32, 32), (75, 16, 160), (2, 16, 800)],
+)
+def test_few_images_get_small_batches_and_enough_epochs(images, batch_size, epochs):
+    settings = TrainConfig().resolve(images)
+    assert (settings.batch_size, settings.epochs) == (batch_size, epochs)
+    assert settings.epochs * -(-images // settings.batch_size) >= 800
+
+
+def test_what_is_given_stays_and_the_papers_networks_keep_their_budget():
+    assert TrainConfig(epochs=3).resolve(75).epochs == 3
+    assert TrainConfig(batch_size=75).resolve(75).epochs == 800
+    paper = TrainConfig(model="hitnet").resolve(75)
+    assert (paper.batch_size, paper.epochs) == (128, 10)
+    assert TrainConfig(model="timm/resnet10t").resolve(75).batch_size == 16
+    assert paper.resolve(10_000) is paper
+
+
+def test_paths_may_be_given_as_text():
+    assert TrainConfig(out="there", data_dir="here") == TrainConfig(out=Path("there"), data_dir=Path("here"))
+
+
 def test_files_of_former_versions_mean_the_decoder_that_was_the_default_then(tmp_path: Path):
     path = tmp_path / "args.json"
     path.write_text('{"model": "hitnet-fast", "decoder": null}')

@@ -26,6 +26,18 @@ def test_a_fitting_picture_comes_unchanged_and_without_a_note(tmp_path):
     assert note is None
 
 
+def test_a_tiff_is_read_and_a_foreign_format_is_named(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (28, 28), dtype=np.uint8)
+    for options in ({}, {"compression": "tiff_lzw"}):
+        image, _ = read_image(saved(Image.fromarray(pixels), "TIFF", **options), (1, 28, 28))
+        assert np.array_equal(image[0], pixels)
+    deep = Image.fromarray(pixels.astype(np.uint16) * 257)
+    assert np.array_equal(read_image(saved(deep, "TIFF"), (1, 28, 28))[0][0], pixels)
+    (tmp_path / "photo.heic").write_bytes(b"\0\0\0\x18ftypheic")
+    with pytest.raises(ValueError, match=r"photo\.heic is HEIC, which is not read; convert it to JPEG or PNG"):
+        read_image(tmp_path / "photo.heic", (1, 28, 28))
+
+
 def test_the_note_says_what_was_converted():
     photo = Image.new("RGB", (640, 480), (255, 0, 0))
     image, note = read_image(saved(photo, "JPEG"), (1, 28, 28))

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hitnet.data import Dataset, ImageSet, load_dataset, split_training, stratified_split, stratified_subset
+from hitnet.data.dataset import parse_size
 
 COUNTS = st.lists(st.integers(2, 40), min_size=1, max_size=8)
 
@@ -126,6 +127,13 @@ def test_a_data_set_of_one_class_is_refused():
 def test_an_impossible_image_size_is_refused(image_size):
     with pytest.raises(ValueError, match="image_size must be a side or"):
         load_dataset(image_size=image_size)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"), [(32, (32, 32)), ("32x48", (48, 32)), ("32×48", (48, 32)), ((5, 7), (5, 7)), (None, None)]
+)
+def test_sizes_are_sides_or_width_and_height(given, size):
+    assert parse_size(given) == size
 
 
 def test_a_class_with_one_image_keeps_it_for_training_and_every_other_class_is_held_out():

@@ -1,0 +1,35 @@
+"""The simple classifier beside the network."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+
+import hitnet
+from hitnet import console
+from hitnet.data import load_dataset
+from hitnet.runs import baseline as simple
+
+
+def test_a_small_set_of_ones_own_gets_the_error_of_a_forest_on_the_same_split(settings):
+    config = settings(epochs=1, decoder="none", train_images=60, validation=0.25)
+    found = hitnet.train(config).read_result()["baseline"]
+    data = load_dataset(config.data)
+    images = data.train.images.flatten(1).numpy()
+    # Of 60 of the 96 images, 20 of each class; which ones does not matter for squares this clear.
+    forest = RandomForestClassifier(100, random_state=0).fit(images, data.train.labels.numpy())
+    expected = 100 * np.mean(forest.predict(data.test.images.flatten(1).numpy()) != data.test.labels.numpy())
+    assert found == {"name": "random forest on pixels", "error": pytest.approx(expected)}
+
+
+def test_large_and_named_sets_get_none(settings, monkeypatch):
+    digits = load_dataset("mnist-mini")
+    assert simple.baseline(digits, digits.train) is None
+    monkeypatch.setattr(simple, "MOST_IMAGES", 95)
+    data = load_dataset(settings().data)
+    assert simple.baseline(data, data.train) is None
+
+
+def test_it_is_said_when_the_forest_does_better(settings, monkeypatch, capsys):
+    monkeypatch.setattr("hitnet.runs.result.baseline", lambda *_: {"name": "random forest on pixels", "error": -1.0})
+    console.show_result(hitnet.train(settings(epochs=1)))
+    assert "a random forest on pixels does better on these pictures" in " ".join(capsys.readouterr().out.split())
