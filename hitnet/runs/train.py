@@ -45,10 +45,11 @@ def train(config: TrainConfig, *, watcher: Watcher | None = None, overwrite: boo
 
 def _with_full_paths(config: TrainConfig) -> TrainConfig:
     """The run is reopened from any directory."""
-    named = config.data in list_datasets()
+    place = Path(config.data).expanduser()
+    own = config.data not in list_datasets() and place.exists()
     return replace(
         config,
-        data=config.data if named else str(Path(config.data).expanduser().resolve()),
+        data=str(place.resolve()) if own else config.data,
         data_dir=None if config.data_dir is None else config.data_dir.expanduser().resolve(),
         teacher=None if config.teacher is None else config.teacher.expanduser().resolve(),
     )
