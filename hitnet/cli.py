@@ -64,23 +64,32 @@ def train(
         console.show_result(run)
 
 
-def evaluate(run: RunFolder, data: str | None = None, data_dir: Path | None = None, device: str = "auto") -> None:
-    """Measure the error of a trained network, class by class; the numbers also go to RUN/eval-DATA.json.
+def evaluate(
+    run: RunFolder,
+    data: str | None = None,
+    skip_bad: bool = False,
+    data_dir: Path | None = None,
+    device: str = "auto",
+) -> None:
+    """Measure the error of a trained network, class by class, and list the images it gets wrong.
+
+    The numbers go to RUN/eval-DATA.json, the mistakes to RUN/eval-DATA-mistakes.csv and .png.
 
     Example: hitnet eval runs/mnist/hitnet-fast-s0
 
     Args:
         run: A run folder.
         data: Another data set, by name or path: its test part, or all of it if it has none. Default: the run's own.
+        skip_bad: Skip unreadable picture files instead of stopping.
         data_dir: Folder that already holds the data sets.
         device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
     from hitnet.runs.evaluate import evaluate_run
 
-    content, path = evaluate_run(run, data, data_dir, device)
+    content, path = evaluate_run(run, data, data_dir, device, skip_bad)
     console.show_evaluation(content)
-    console.say(f"written to {path}")
+    console.say(f"written to {path}; each mistake is listed in {path.stem}-mistakes.csv and shown in its .png")
 
 
 def predict(

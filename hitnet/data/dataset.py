@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,6 +19,8 @@ class ImageSet:
 
     images: Tensor
     labels: Tensor
+    files: tuple[str, ...] | None = None
+    """The picture file of each image, relative to the folder they come from; None for other sources."""
 
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.ndim != 4:
@@ -26,18 +29,21 @@ class ImageSet:
         if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
             got = f"{self.labels.dtype} of shape {tuple(self.labels.shape)}"
             raise ValueError(f"labels must be int64, one for each of {len(self.images)} images, got {got}")
+        if self.files is not None and len(self.files) != len(self.images):
+            raise ValueError(f"files must name one for each of {len(self.images)} images, got {len(self.files)}")
 
     def __len__(self) -> int:
         return len(self.images)
 
     def to(self, device: torch.device | str) -> ImageSet:
         """The same images and labels on another device."""
-        return ImageSet(self.images.to(device), self.labels.to(device))
+        return replace(self, images=self.images.to(device), labels=self.labels.to(device))
 
     def subset(self, indices: Tensor) -> ImageSet:
         """Some of the images: (chosen,) indices -> ImageSet of that length and order."""
         indices = indices.to(self.images.device)
-        return ImageSet(self.images[indices], self.labels[indices])
+        files = None if self.files is None else tuple(self.files[index] for index in indices.tolist())
+        return ImageSet(self.images[indices], self.labels[indices], files)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +56,8 @@ class Dataset:
     class_names: tuple[str, ...]
     notes: tuple[str, ...] = ()
     """What the user should know: conversions, skipped files, generated images."""
+    validation: ImageSet | None = None
+    """Validation images, if the source itself sets some aside; otherwise some of the training images are held out."""
 
     def __post_init__(self) -> None:
         if self.num_classes < 2:
@@ -57,7 +65,9 @@ class Dataset:
         if self.train.images.shape[1:] != self.test.images.shape[1:]:
             shapes = [tuple(split.images.shape[1:]) for split in (self.train, self.test)]
             raise ValueError(f"{self.name}: training and test images differ in shape, {shapes[0]} and {shapes[1]}")
-        for split, part in (("training", self.train), ("test", self.test)):
+        for split, part in (("training", self.train), ("test", self.test), ("validation", self.validation)):
+            if part is None:
+                continue
             if len(part) == 0:
                 raise ValueError(f"{self.name}: the {split} split has no images")
             low, high = int(part.labels.min()), int(part.labels.max())
@@ -76,11 +86,16 @@ class Dataset:
         channels, height, width = self.train.images.shape[1:]
         return channels, height, width
 
+    def with_parts(self, change: Callable[[ImageSet], ImageSet]) -> Dataset:
+        """The same with every part changed."""
+        validation = None if self.validation is None else change(self.validation)
+        return replace(self, train=change(self.train), test=change(self.test), validation=validation)
+
     @cached_property
     def fingerprint(self) -> str:
         """16 hex digits that change with any pixel, label or shape of either split."""
         digest = hashlib.sha256()
-        for part in (self.train, self.test):
+        for part in (self.train, self.test, *([] if self.validation is None else [self.validation])):
             digest.update(str(tuple(part.images.shape)).encode())
             digest.update(part.images.cpu().contiguous().numpy().data)
             digest.update(part.labels.cpu().contiguous().numpy().data)
@@ -108,8 +123,28 @@ def resize_dataset(dataset: Dataset, size: tuple[int, int] | None) -> Dataset:
     if size is None or size == (height, width):
         return dataset
     note = f"images resized to {size[1]}×{size[0]} from {width}×{height}"
-    train, test = _resize(dataset.train, size), _resize(dataset.test, size)
-    return replace(dataset, train=train, test=test, notes=(*dataset.notes, note))
+    return replace(dataset.with_parts(lambda part: _resize(part, size)), notes=(*dataset.notes, note))
+
+
+def in_channels(dataset: Dataset, channels: int) -> Dataset:
+    """Grey images with three equal channels, or colour images in grey, as a model expects them."""
+    if dataset.image_shape[0] == channels or {dataset.image_shape[0], channels} != {1, 3}:
+        return dataset
+    if channels == 3:
+        changed, note = dataset.with_parts(_in_colour), "grey images are given to the network in three equal channels"
+    else:
+        changed, note = dataset.with_parts(_in_grey), "colour images are given to the network in grey"
+    return replace(changed, notes=(*dataset.notes, note))
+
+
+def _in_colour(data: ImageSet) -> ImageSet:
+    return replace(data, images=data.images.expand(-1, 3, -1, -1).contiguous())
+
+
+def _in_grey(data: ImageSet) -> ImageSet:
+    weights = torch.tensor([299, 587, 114], dtype=torch.int32).view(1, 3, 1, 1)  # of perceived brightness, BT.601
+    pieces = [((piece.int() * weights).sum(1, keepdim=True) + 500) // 1000 for piece in data.images.split(4096)]
+    return replace(data, images=torch.cat(pieces).byte())
 
 
 def _resize(data: ImageSet, size: tuple[int, int]) -> ImageSet:
@@ -118,4 +153,4 @@ def _resize(data: ImageSet, size: tuple[int, int]) -> ImageSet:
         interpolate(piece.float(), size, mode="bilinear", antialias=True).round_().clamp_(0, 255).byte()
         for piece in data.images.split(4096)
     ]
-    return ImageSet(torch.cat(pieces), data.labels)
+    return replace(data, images=torch.cat(pieces))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Condition
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -27,14 +28,17 @@ MOST_PIXELS = 50_000_000  # that are decoded at the same time; each takes some t
 LISTED = 50  # at most this many bad files are listed in an error
 SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini"})
 
+Part = Literal["train", "val", "test"]
+PARTS: tuple[Part, ...] = get_args(Part)
+
 
 @dataclass(frozen=True)
 class Entry:
-    """One picture file, the class folder it is in and whether it is under test/."""
+    """One picture file, the class folder it is in and whether that is in train/, val/ or test/."""
 
     path: Path
     class_name: str
-    held_out: bool = False
+    part: Part = "train"
 
 
 class Allowance:
@@ -67,26 +71,35 @@ def load_folder(
     split_seed: int = 0,
     skip_bad: bool = False,
 ) -> Dataset:
-    """`root/train/<class>/…` and `root/test/<class>/…`, or `root/<class>/…` split by `test_fraction` -> Dataset."""
+    """`root/train/<class>/…` and `root/test/<class>/…`, or `root/<class>/…` split by `test_fraction` -> Dataset.
+
+    `root/val/<class>/…` beside train/ and test/ is used for validation.
+    """
     notes: list[str] = []
     entries, images = _read_all(_find_entries(root, notes), image_size, skip_bad, notes)
     names = natural_order({entry.class_name for entry in entries})
     labels = torch.tensor([names.index(entry.class_name) for entry in entries])
-    held_out = torch.tensor([entry.held_out for entry in entries])
-    if held_out.any():
-        if untrained := _lacking(names, entries, held_out=False):
+    files = tuple(entry.path.relative_to(root).as_posix() for entry in entries)
+    whole = ImageSet(images, labels, files)
+    parts = {part: torch.tensor([entry.part == part for entry in entries]).nonzero()[:, 0] for part in PARTS}
+    validation = None
+    if len(parts["test"]):
+        if untrained := _lacking(names, entries, "train"):
             raise ValueError(f"{root}: train/ lacks {untrained}; every class needs readable pictures there")
-        if untested := _lacking(names, entries, held_out=True):
+        if untested := _lacking(names, entries, "test"):
             notes.append(f"test/ has no pictures of {untested}")
-        train, test = (~held_out).nonzero()[:, 0], held_out.nonzero()[:, 0]
+        train, test = parts["train"], parts["test"]
+        if len(parts["val"]):
+            validation = whole.subset(parts["val"])
+            notes.append(f"the {len(validation)} pictures in val/ are used for validation")
     else:
         lonely = [name for name, count in zip(names, labels.bincount().tolist(), strict=True) if count < 2]
         if lonely and test_fraction is not None:
             few = ", ".join(lonely)
             raise ValueError(f"{root}: a split needs at least 2 pictures of each class, got one of {few}; add some")
         train, test = split_off_test(labels, test_fraction, split_seed, notes)
-    whole = ImageSet(images, labels)
-    return Dataset(root.resolve().name, whole.subset(train), whole.subset(test), tuple(names), tuple(notes))
+    name = root.resolve().name
+    return Dataset(name, whole.subset(train), whole.subset(test), tuple(names), tuple(notes), validation)
 
 
 def folder_name(class_name: str) -> str:
@@ -105,8 +118,9 @@ def natural_order(names: Iterable[str]) -> list[str]:
 
 
 def _find_entries(root: Path, notes: list[str]) -> list[Entry]:
-    """Every picture under the class folders of `root`, or of its train/ and test/."""
-    train, test = _part(root, "train"), _part(root, "test")
+    """Every picture under the class folders of `root`, or of its train/, val/ and test/."""
+    train, test = _part(root, "train", "training"), _part(root, "test", "testing")
+    validation = _part(root, "val", "valid", "validation", "dev")
     if _holds_class_folders(train) != _holds_class_folders(test):
         there, missing = (train, test) if _holds_class_folders(train) else (test, train)
         raise ValueError(
@@ -114,14 +128,15 @@ def _find_entries(root: Path, notes: list[str]) -> list[Entry]:
             f"or give {there} itself to have it split by test_fraction"
         )
     if not _holds_class_folders(train):
-        return _class_entries(root, held_out=False, notes=notes)
-    return _class_entries(train, held_out=False, notes=notes) + _class_entries(test, held_out=True, notes=notes)
+        return _class_entries(root, "train", notes)
+    entries = _class_entries(train, "train", notes) + _class_entries(test, "test", notes)
+    return entries + _class_entries(validation, "val", notes) if _holds_class_folders(validation) else entries
 
 
-def _part(root: Path, name: str) -> Path:
-    """The folder of training or test pictures, also under names such as Train or testing."""
-    matches = (path for path in root.iterdir() if path.name.casefold() in (name, f"{name}ing"))
-    return min(matches, default=root / name)
+def _part(root: Path, *names: str) -> Path:
+    """The folder of one of these names, in upper or lower case."""
+    matches = (path for path in root.iterdir() if path.name.casefold() in names)
+    return min(matches, default=root / names[0])
 
 
 def _holds_class_folders(folder: Path) -> bool:
@@ -141,7 +156,7 @@ def _check_name(name: str, folder: Path) -> None:
         raise ValueError(f"the name of the class folder {name!r} in {folder} is not UTF-8; rename it") from None
 
 
-def _class_entries(folder: Path, held_out: bool, notes: list[str]) -> list[Entry]:
+def _class_entries(folder: Path, part: Part, notes: list[str]) -> list[Entry]:
     """The pictures of each class folder, at any depth; other files are only counted."""
     entries: list[Entry] = []
     others = 0
@@ -155,7 +170,7 @@ def _class_entries(folder: Path, held_out: bool, notes: list[str]) -> list[Entry
         }
         pictures = [files[key] for key in natural_order(files) if _is_picture(files[key])]
         others += sum(not _is_picture(path) and path.name.lower() not in SYSTEM_FILES for path in files.values())
-        entries += [Entry(path, name, held_out) for path in pictures]
+        entries += [Entry(path, name, part) for path in pictures]
         if not pictures:
             notes.append(f"folder {name}/ in {folder.name}/ has no pictures and is left out")
     if others:
@@ -164,7 +179,7 @@ def _class_entries(folder: Path, held_out: bool, notes: list[str]) -> list[Entry
         notes.append(f"{loose} pictures in {folder.name}/ are in no class folder and are left out")
     names = natural_order({entry.class_name for entry in entries})
     # A class without test pictures cannot be evaluated, but it can be learned.
-    least, folders = (1, "a class folder") if held_out else (2, "at least 2 class folders")
+    least, folders = (2, "at least 2 class folders") if part == "train" else (1, "a class folder")
     if len(names) < least:
         raise ValueError(
             f"{folder} must hold {folders} with pictures ({', '.join(sorted(SUFFIXES))}), "
@@ -243,9 +258,9 @@ def _stack(pictures: Sequence[Pixels], notes: list[str]) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(np.stack(coloured).transpose(0, 3, 1, 2)))
 
 
-def _lacking(names: list[str], entries: list[Entry], held_out: bool) -> str:
-    """The classes without pictures in train/, or in test/ if `held_out`."""
-    there = {entry.class_name for entry in entries if entry.held_out is held_out}
+def _lacking(names: list[str], entries: list[Entry], part: Part) -> str:
+    """The classes without pictures in a part."""
+    there = {entry.class_name for entry in entries if entry.part == part}
     return ", ".join(name for name in names if name not in there)
 
 

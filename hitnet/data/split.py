@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hitnet.data.dataset import ImageSet
+from hitnet.data.dataset import Dataset, ImageSet
 
 
 def stratified_split(labels: Tensor, fraction: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -42,17 +42,18 @@ def stratified_subset(labels: Tensor, count: int, generator: torch.Generator) ->
 
 
 def split_training(
-    images: ImageSet, *, count: int | None, validation: float, seed: int
+    data: Dataset, *, count: int | None, validation: float, seed: int
 ) -> tuple[ImageSet, ImageSet | None]:
     """(training images, validation images), chosen by seed, in class proportions; from `count` images if given.
 
-    A class that has only one image keeps it for training; no other class is missing among the validation images.
+    Validation images that the data set itself sets aside are taken as they are. A class that has only one image keeps
+    it for training; no other class is missing among the validation images.
     """
-    generator = torch.Generator().manual_seed(seed)
+    images, generator = data.train, torch.Generator().manual_seed(seed)
     if count is not None:
         images = images.subset(stratified_subset(images.labels, count, generator))
-    if not validation:
-        return images, None
+    if not validation or data.validation is not None:
+        return images, data.validation
     kept, held_out = _hold_out(images.labels.cpu(), validation, generator)
     if not len(held_out):
         raise ValueError(

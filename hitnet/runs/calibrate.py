@@ -74,17 +74,14 @@ def calibrate_run(
             f"{run.path} is {model.config.name}, which has no hit zone and so no radii; "
             "choose which of its answers to reject with --max-error 0.01"
         )
-    if not settings.validation:
+    data = opened.load_data(data_dir=data_dir)
+    _, held_out = split_training(data, count=settings.train_images, validation=settings.validation, seed=settings.seed)
+    if held_out is None:
         raise ValueError(
             f"{run.path} held out no validation images: it was trained on all it had, and training images do not "
             "show how often a network is wrong; train one with --validation 0.1"
         )
     result = run.read_result()
-    data = opened.load_data(data_dir=data_dir)
-    _, held_out = split_training(
-        data.train, count=settings.train_images, validation=settings.validation, seed=settings.seed
-    )
-    assert held_out is not None
     scores, on_test = all_scores(model, held_out), all_scores(model, data.test)
     counted, rejection = None, None
     if max_error is not None:  # first, since it may find too few images

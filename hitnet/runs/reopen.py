@@ -7,6 +7,7 @@ import torch
 
 from hitnet.core.model import Model, load
 from hitnet.data import Dataset, ImageSet, list_datasets, load_dataset, split_training
+from hitnet.data.dataset import in_channels
 from hitnet.data.folder import folder_name
 from hitnet.interpret.exemplars import Exemplars
 from hitnet.interpret.quality import Quality, measure
@@ -40,9 +41,9 @@ class Reopened:
     def training_images(self, data: Dataset) -> ImageSet:
         """What it was trained on: without the images that its settings left out or held out for validation."""
         settings = self.run.read_settings()
-        return split_training(
-            data.train, count=settings.train_images, validation=settings.validation, seed=settings.seed
-        )[0].to(self.model.device)
+        return split_training(data, count=settings.train_images, validation=settings.validation, seed=settings.seed)[
+            0
+        ].to(self.model.device)
 
     def exemplars(self, data_dir: Path | None = None) -> Exemplars | None:
         """As kept at the end of the run, or chosen now and kept; None if the run may not hold real pictures."""
@@ -95,8 +96,11 @@ def data_for(
     data_dir: Path | None = None,
     *,
     test_fraction: float | None = 0.2,
+    skip_bad: bool = False,
 ) -> Dataset:
     """A run's own data, unchanged since training, or those of another `source`; an error if they do not fit its model.
+
+    Another source may have grey pictures for colour ones or the other way round, and only some of the classes.
 
     test_fraction: for another source without a test part; None uses all of it, since none of it was trained on.
     """
@@ -112,9 +116,11 @@ def data_for(
             data_dir=data_dir or settings.data_dir,
             image_size=size,
             test_fraction=test_fraction,
-            skip_bad=settings.skip_bad,
+            skip_bad=skip_bad or settings.skip_bad,
         )
-    if data.image_shape != expected or data.num_classes != len(names):
+        if expected is not None:
+            data = in_channels(data, expected[0])
+    if data.image_shape != expected or data.num_classes > len(names):
         raise ValueError(
             f"{run.path} expects {len(names)} classes and images of shape {expected}, got {data.num_classes} classes "
             f"and {data.image_shape} in {data.name}; choose data of the same kind"
@@ -133,18 +139,19 @@ def _as_classes_of(run: Run, data: Dataset, names: tuple[str, ...]) -> Dataset:
     """Relabelled with the run's class indices: matched by name, or kept in order if no name matches."""
     known = {folder_name(name): index for index, name in enumerate(names)}
     indices = [known.get(folder_name(name)) for name in data.class_names]
-    if all(index is None for index in indices):
+    if all(index is None for index in indices) and len(indices) == len(names):
         other = f"the classes of {data.name} have other names ({_listed(data.class_names)})"
         return replace(data, notes=(*data.notes, f"{other}; they are matched to the run's by their order"))
-    if set(indices) != set(range(len(names))):
-        missing = [name for name, index in zip(data.class_names, indices, strict=True) if index is None]
+    if strangers := [name for name, index in zip(data.class_names, indices, strict=True) if index is None]:
         raise ValueError(
-            f"{run.path} knows some classes of {data.name}, but not {_listed(tuple(missing))}; "
+            f"{run.path} does not know all classes of {data.name}: not {_listed(tuple(strangers))}; "
             f"rename them to the classes it knows: {_listed(names)}"
         )
+    if len(set(indices)) < len(indices):
+        raise ValueError(f"two classes of {data.name} have the same name as one of {run.path}; rename one of them")
     new_index = torch.tensor(indices)
-    train, test = (ImageSet(part.images, new_index[part.labels]) for part in (data.train, data.test))
-    return replace(data, train=train, test=test, class_names=names)
+    renamed = data.with_parts(lambda part: replace(part, labels=new_index[part.labels]))
+    return replace(renamed, class_names=names)
 
 
 def _listed(names: tuple[str, ...], most: int = 5) -> str:

@@ -43,7 +43,7 @@ def write_result(run: Run, job: Job, finishing: dict[str, Any] | None = None) ->
     }
     if model.config.radii is not None:
         result["verdicts"] = asdict(count_verdicts(model, all_scores(model, test), test.labels))
-    given, _ = split_training(data.train, count=settings.train_images, validation=0, seed=settings.seed)
+    given, _ = split_training(data, count=settings.train_images, validation=0, seed=settings.seed)
     if (simple := baseline(data, given)) is not None:
         result["baseline"] = simple
     if finishing is not None:

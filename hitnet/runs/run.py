@@ -31,7 +31,7 @@ class Run:
     result.json           test error, time and quality of the finished run
     calibration.json      which answers are rejected, written by `hitnet calibrate`
     component-names.json  names that people gave to components
-    eval-DATA.json        what `hitnet eval` measured
+    eval-DATA.json        what `hitnet eval` measured; its mistakes are in eval-DATA-mistakes.csv and .png
     explanations/         what `hitnet explain` wrote
     exemplars.safetensors real training pictures to show beside drawn ones; not with --no-exemplars
     """

@@ -86,12 +86,12 @@ def prepare(config: TrainConfig) -> Iterator[tuple[Job, Fingerprints]]:
         if settings.snapshots and state.model.decoder is None:
             raise ValueError(f"{settings.model} has no decoder, so there is nothing to save; leave out --snapshots")
         training, validation = split_training(
-            data.train.to(device), count=settings.train_images, validation=settings.validation, seed=settings.seed
+            data, count=settings.train_images, validation=settings.validation, seed=settings.seed
         )
         fingerprints = {"data": data.fingerprint}
         variation = _variation(settings, data, device, fingerprints)
         batches = Batches(
-            training,
+            training.to(device),
             settings.batch_size,
             variation=variation,
             generator=state.generator,
@@ -100,7 +100,7 @@ def prepare(config: TrainConfig) -> Iterator[tuple[Job, Fingerprints]]:
         )
         held_out = {"test": data.test.to(device)}
         if validation is not None:
-            held_out = {"validation": validation, **held_out}
+            held_out = {"validation": validation.to(device), **held_out}
         yield Job(settings, data, batches, held_out, state, device, precision, team), fingerprints
 
 

@@ -5,13 +5,14 @@ import struct
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from hitnet.data import load_dataset
+from hitnet.data import load_dataset, split_training
 from hitnet.data.folder import Allowance
 
 
@@ -52,6 +53,31 @@ def test_train_and_test_folders_are_kept_apart_pixel_by_pixel(tmp_path):
     for number in range(3):
         assert np.array_equal(loaded.train.images[number, 0], np.asarray(picture(number)))
     assert loaded.notes == ("grey: no picture has colour",)
+
+
+@pytest.mark.parametrize("name", ["val", "Validation", "dev"])
+def test_a_validation_folder_beside_train_and_test_is_kept_for_validation(tmp_path, name):
+    for split, count in (("train", 3), ("test", 2), (name, 4)):
+        for class_name in "ab":
+            fill(tmp_path / split / class_name, count)
+    loaded = load_dataset(tmp_path)
+    assert loaded.validation is not None
+    assert loaded.validation.labels.tolist() == [0] * 4 + [1] * 4
+    assert "the 8 pictures in val/ are used for validation" in loaded.notes
+    training, held_out = split_training(loaded, count=None, validation=0.5, seed=0)
+    assert (len(training), held_out) == (6, loaded.validation)
+    without = replace(loaded, validation=None)
+    assert loaded.fingerprint != without.fingerprint
+
+
+def test_every_image_knows_its_file(tmp_path):
+    for name in "ab":
+        fill(tmp_path / name, 4)
+    loaded = load_dataset(tmp_path, test_fraction=0.5)
+    for part in (loaded.train, loaded.test):
+        assert part.files is not None
+        for file, image in zip(part.files, part.images, strict=True):
+            assert np.array_equal(image[0], np.asarray(Image.open(tmp_path / file)))
 
 
 @pytest.mark.parametrize(("suffix", "exact"), [(".png", True), (".bmp", True), (".webp", False), (".JPG", False)])

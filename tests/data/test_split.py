@@ -138,9 +138,9 @@ def test_sizes_are_sides_or_width_and_height(given, size):
 
 def test_a_class_with_one_image_keeps_it_for_training_and_every_other_class_is_held_out():
     labels = torch.tensor([0] * 40 + [1] + [2] * 3)
-    training, held_out = split_training(
-        ImageSet(torch.zeros(44, 1, 2, 2).byte(), labels), count=None, validation=0.1, seed=0
-    )
+    images = ImageSet(torch.zeros(44, 1, 2, 2).byte(), labels)
+    data = Dataset("squares", images, images, ("a", "b", "c"))
+    training, held_out = split_training(data, count=None, validation=0.1, seed=0)
     assert held_out is not None
     assert held_out.labels.bincount().tolist() == [3, 0, 1]
     assert training.labels.bincount().tolist() == [37, 1, 2]

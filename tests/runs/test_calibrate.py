@@ -53,7 +53,7 @@ def test_the_threshold_does_to_validation_and_test_images_what_is_reported(calm,
     assert read_rejection(path) == found
     config, net = Run(path).read_settings(), hitnet.load(path)
     data = load_dataset(config.data)
-    held_out = split_training(data.train, count=config.train_images, validation=config.validation, seed=config.seed)[1]
+    held_out = split_training(data, count=config.train_images, validation=config.validation, seed=config.seed)[1]
     assert held_out is not None
     assert len(held_out) == 120
     for images, reported in ((held_out, found.validation), (data.test, found.test)):
@@ -105,7 +105,7 @@ def test_a_run_finds_its_radii_after_training_and_again_on_request(run: Path, hi
     assert (config.coverage, config.calibrated_on) == (0.99, 120)
     settings = Run(run).read_settings()
     data = load_dataset(settings.data)
-    held_out = split_training(data.train, count=None, validation=settings.validation, seed=settings.seed)[1]
+    held_out = split_training(data, count=None, validation=settings.validation, seed=settings.seed)[1]
     assert held_out is not None
     net = hitnet.load(run)
     hitnet.calibrate(net, to_float(held_out.images), held_out.labels)

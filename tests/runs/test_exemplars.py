@@ -31,7 +31,7 @@ def run(settings: Settings) -> Run:
 
 def test_a_run_keeps_pictures_of_its_training_images_only(run: Run, squares: Path) -> None:
     kept = read_exemplars(run, run.load_model())
-    training, held_out = split_training(load_dataset(str(squares)).train, count=None, validation=0.25, seed=0)
+    training, held_out = split_training(load_dataset(str(squares)), count=None, validation=0.25, seed=0)
     assert held_out is not None
     trained, others = ({image.numpy().tobytes() for image in part.images} for part in (training, held_out))
     found = {picture.numpy().tobytes() for picture in kept.pictures}

@@ -1,5 +1,6 @@
 """A run folder: what is in it, and who may replace it."""
 
+import csv
 import json
 import re
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from PIL import Image
 from support.tiny import snapshot, write_squares
 
 import hitnet
+from hitnet.data import load_dataset, to_float
 from hitnet.runs.evaluate import evaluate_run
 from hitnet.runs.run import Run, find_runs
 from hitnet.settings import TrainConfig
@@ -188,13 +190,41 @@ class TestEvaluationOnOtherData:
         for name, last in (("named", "right"), ("other", "up")):
             np.savez(tmp_path / f"{name}.npz", **arrays, class_names=np.array(["left", "middle", last]))
         run = hitnet.train(settings(epochs=1, data=str(tmp_path / "named.npz")))
-        with pytest.raises(ValueError, match=r"but not up; rename them to the classes it knows: left, middle, right"):
+        with pytest.raises(ValueError, match=r"not up; rename them to the classes it knows: left, middle, right"):
             evaluate_run(run.path, str(tmp_path / "other.npz"))
 
-    def test_refuses_another_number_of_classes(self, settings: Settings, tmp_path: Path):
+    def test_refuses_more_classes_than_it_knows_and_measures_fewer(self, settings: Settings, tmp_path: Path):
         run = hitnet.train(settings(epochs=1))
-        with pytest.raises(ValueError, match="expects 3 classes .* got 2 classes"):
-            evaluate_run(run.path, str(write_squares(tmp_path / "two.npz", classes=2)))
+        with pytest.raises(ValueError, match="expects 3 classes .* got 4 classes"):
+            evaluate_run(run.path, str(write_squares(tmp_path / "four.npz", classes=4, train=96, test=32)))
+        content, _ = evaluate_run(run.path, str(write_squares(tmp_path / "two.npz", classes=2)))
+        assert [row["images"] for row in content["per_class"]] == [15, 15, 0]
+
+    def test_gives_colour_in_grey_and_grey_in_colour_as_the_network_knows_it(self, settings: Settings, tmp_path: Path):
+        arrays = dict(np.load(settings().data))
+        coloured = {name: arrays[name][..., None].repeat(3, axis=-1) for name in ("x_train", "x_test")}
+        np.savez(tmp_path / "coloured.npz", **{**arrays, **coloured})
+        grey, colour = hitnet.train(settings()), hitnet.train(settings(data=str(tmp_path / "coloured.npz"), seed=1))
+        content, _ = evaluate_run(grey.path, str(tmp_path / "coloured.npz"))
+        assert content["confusion"] == grey.read_result()["test"]["confusion"]
+        assert content["notes"] == ["colour images are given to the network in grey"]
+        content, _ = evaluate_run(colour.path, settings().data)
+        assert content["confusion"] == colour.read_result()["test"]["confusion"]
+        assert content["notes"] == ["grey images are given to the network in three equal channels"]
+
+    def test_lists_every_mistake_with_the_classes_given_and_answered(self, settings: Settings):
+        run = hitnet.train(settings(epochs=1, learning_rate=1e-6))  # learns nothing
+        content, file = evaluate_run(run.path)
+        rows = list(csv.DictReader((run.path / f"{file.stem}-mistakes.csv").read_text().splitlines()))
+        assert len(rows) == content["mistakes"] > 0
+        assert (run.path / f"{file.stem}-mistakes.png").is_file()
+        net, test = hitnet.load(run.path), load_dataset(settings().data).test
+        scores = net.scores(to_float(test.images))
+        for row in rows:
+            index = int(row["image"])
+            assert row["given"] == net.config.class_names[int(test.labels[index])] != row["answered"]
+            assert float(row["score"]) == pytest.approx(float(scores[index].min()), rel=1e-4)
+        assert [float(row["score"]) for row in rows] == sorted(float(row["score"]) for row in rows)
 
     def test_measures_all_of_it_where_it_has_no_test_part(self, settings: Settings, tmp_path: Path):
         arrays = dict(np.load(settings().data))
