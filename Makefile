@@ -15,7 +15,7 @@ demo: $(READY)
 	$(BIN)/hitnet train --epochs 6 --out runs/demo --overwrite
 	@echo "Prototypes:   runs/demo/mnist-mini/hitnet-fast-s0/plots/prototypes.png"
 	@echo "Explore:      $(BIN)/hitnet explore runs/demo/mnist-mini/hitnet-fast-s0"
-	@echo "Your images:  $(BIN)/hitnet train --data FOLDER-OF-CLASS-FOLDERS --image-size 32 --epochs 20"
+	@echo "Your images:  $(BIN)/hitnet train --data FOLDER-OF-CLASS-FOLDERS --image-size 32"
 
 test: $(READY) chromium axe
 	$(BIN)/python -m pytest -n 2
