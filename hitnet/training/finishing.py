@@ -35,9 +35,9 @@ from hitnet.interpret.sharpness import blurred
 from hitnet.settings import ImageShape
 from hitnet.training.state import optimizer_tensors, restore_optimizer, under
 
-# Weights of the losses, beside 1 for pixels. That of typical falls in the second half: the image that a prototype is
+# Weights of the losses, in units of the images' variation and of m/√n. That of typical falls in the second half: the image that a prototype is
 # drawn to lies at the rim of the hit zone, and at last the reading of the centre counts more.
-READ_BACK, TYPICAL, CRITIC = 0.1, 1.0, 0.15
+PIXELS, READ_BACK, TYPICAL, CRITIC = 2.0, 0.1, 1.0, 0.15
 CENTRE_WEIGHT = 40.0  # of a centre's read-back, beside 1 for another capsule's
 NEAR_ENOUGH = 0.5  # the share of the hit radius within which the reading of a centre counts as exact
 REAL, RANDOM, CENTRES = 32, 64, 10  # images redrawn in a step, random capsules, and how many of those are centres
@@ -212,7 +212,7 @@ class Finishing:
             torch.cat([material.deviations[chosen], wanted]), torch.cat([material.labels[chosen], classes])
         )
         redrawn, new = drawn[:REAL], drawn[REAL:]
-        loss = (redrawn - material.images[chosen]).square().mean() / material.variation
+        loss = PIXELS * (redrawn - material.images[chosen]).square().mean() / material.variation
         loss = loss + READ_BACK * self._read_back(new, wanted, classes)
         typical = (new[:CENTRES] - material.typical[classes[:CENTRES]]).square().mean() / material.variation
         loss = loss + TYPICAL * _falling(self.steps_done, self.steps, 0.2) * typical
