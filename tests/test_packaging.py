@@ -92,6 +92,6 @@ def test_it_installs_into_an_empty_environment_and_trains_there(built: dict[str,
     assert (packages / "hitnet" / "py.typed").is_file()
     options = ["--epochs", "1", "--train-images", "100", "--capsule-dim", "4", "--finishing", "0", "--threads", "1"]
     printed = run(tmp_path / "env" / "bin" / "hitnet", "train", *options, cwd=tmp_path)
-    assert "hitnet-fast on mnist-mini: 100 training and 1,000 test images" in printed
+    assert "hitnet-fast on mnist-mini: 90 training, 10 held out and 1,000 test images" in printed
     result = json.loads((tmp_path / "runs" / "mnist-mini" / "hitnet-fast-s0" / "result.json").read_text())
     assert result["test"]["images"] == 1000

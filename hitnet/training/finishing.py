@@ -35,8 +35,8 @@ from hitnet.interpret.sharpness import blurred
 from hitnet.settings import ImageShape
 from hitnet.training.state import optimizer_tensors, restore_optimizer, under
 
-# Weights of the losses, in units of the images' variation and of m/√n. That of typical falls in the second half: the image that a prototype is
-# drawn to lies at the rim of the hit zone, and at last the reading of the centre counts more.
+# Weights of the losses, in units of the images' variation and of m/√n. That of typical falls in the second half: the
+# image that a prototype is drawn to lies at the rim of the hit zone, and at last the reading of the centre counts more.
 PIXELS, READ_BACK, TYPICAL, CRITIC = 2.0, 0.1, 1.0, 0.15
 CENTRE_WEIGHT = 40.0  # of a centre's read-back, beside 1 for another capsule's
 NEAR_ENOUGH = 0.5  # the share of the hit radius within which the reading of a centre counts as exact
