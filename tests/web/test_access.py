@@ -75,6 +75,7 @@ def test_axe_finds_nothing_wrong_with_colours_and_a_message(new_page: NewPage, c
 def test_every_term_has_a_sentence_for_mouse_keyboard_touch_and_screen_readers(new_page: NewPage, address: str) -> None:
     page = new_page(address)
     tip = page.locator(".tip")
+    expect(page.locator(".idea .way")).to_be_visible()  # comes with the image that it is about
     terms = {str(each.get_attribute("data-term")) for each in page.locator(".term").all()}
     assert terms == {"capsule", "component", "centre", "unit", "hit", "r2"}
     for button in page.locator(".term").all():
