@@ -38,14 +38,14 @@ STRANGE = {
 
 def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
     opened = reopen(path, "cpu")
-    model, config = opened.model, opened.model.config
+    model, config, settings = opened.model, opened.model.config, opened.run.read_settings()
     if config.radii is None:
         raise ValueError(f"{path} is not calibrated; calibrate it with: hitnet calibrate {path}")
     data = opened.load_data(data_dir=data_dir)
     row: dict[str, Any] = {
         "data": data.name,
-        "seed": opened.run.read_settings().seed,
-        "command": opened.run.read_environment()["command"],
+        "seed": settings.seed,
+        "settings": {name: getattr(settings, name) for name in ("epochs", "validation", "train_images")},
         "test_error": opened.run.read_result()["test"]["error"],
         "coverage": config.coverage,
         "calibrated_on": config.calibrated_on,
