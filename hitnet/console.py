@@ -21,11 +21,11 @@ from hitnet.experiments.reproduce import Listener
 from hitnet.experiments.runner import Progress as TrialProgress
 from hitnet.experiments.tables import Table as ResultTable
 from hitnet.interpret.quality import Quality
-from hitnet.interpret.verdicts import VerdictCounts
+from hitnet.interpret.verdicts import VerdictCounts, in_percent
 from hitnet.runs.answer import Card, Prediction
 from hitnet.runs.calibrate import Calibrated, Rejection
 from hitnet.runs.run import Run
-from hitnet.settings import ModelConfig
+from hitnet.settings import ModelConfig, read_model_config
 from hitnet.training.loop import Job
 from hitnet.training.watchers import Row, Watcher
 
@@ -132,7 +132,7 @@ def show_result(run: Run) -> None:
     if finishing := result.get("finishing"):
         _add(table, "finishing", f"{finishing['steps']:,} steps in {_duration(finishing['seconds'])}")
     if "verdicts" in result:
-        _add_verdicts(table, VerdictCounts(**result["verdicts"]))
+        _add_verdicts(table, read_model_config(run.config_file), VerdictCounts(**result["verdicts"]))
     _add(table, "parameters", f"{result['parameters']:,}")
     if result["decoder"]:
         _add(table, "decoder", result["decoder"])
@@ -193,7 +193,7 @@ def show_predictions(
             )
     _show(table)
     if config.coverage is not None:
-        share = _percent(round(config.coverage, 4))
+        share = in_percent(config.coverage)
         say(f"usual: how far from its centre a class lands for {share} of new images of the same kind, at most")
     if rejection:
         say(f"accepted: images with {_promise(rejection)}")
@@ -213,31 +213,26 @@ def show_calibration(found: Calibrated) -> None:
     for note in found.notes:
         say(f"note: {note}")
     if found.verdicts is not None:
-        _show(_verdict_table(found.config, found.verdicts))
+        table = _table(["", ""], "ll")
+        table.show_header = False
+        _add_verdicts(table, found.config, found.verdicts)
+        _show(table)
     if found.rejection is not None:
         _show_rejection(found.rejection)
 
 
-def _verdict_table(config: ModelConfig, found: VerdictCounts) -> Table:
-    table = _table(["", ""], "ll")
-    table.show_header = False
-    _add_verdicts(table, found)
-    assert config.radii is not None
-    assert config.coverage is not None
-    low, high = (f"{edge(config.radii):.3f}" for edge in (min, max))
-    shared = f"{low}" if low == high else f"{low} to {high}, by class"
-    _add(table, "usual distance of a class", f"up to {shared}")
-    _add(table, "found on", f"{config.calibrated_on:,} images held out from training")
-    _add(table, "expected within it", f"{_percent(round(config.coverage, 4))} of new images of the same kind")
-    return table
-
-
-def _add_verdicts(table: Table, found: VerdictCounts) -> None:
+def _add_verdicts(table: Table, config: ModelConfig, found: VerdictCounts) -> None:
     wrong = f"{found.sure_mistakes} of them wrong"
     counts = f"{found.sure:,} sure ({wrong}), {found.ambiguous:,} ambiguous, {found.unknown:,} unknown"
     _add(table, "verdicts on test images", counts)
+    assert config.radii is not None
+    assert config.coverage is not None
+    low, high = (f"{edge(config.radii):.3f}" for edge in (min, max))
+    shared = low if low == high else f"{low} to {high}, by class"
+    promise = f"for {in_percent(config.coverage)} of new images, by {config.calibrated_on:,} held-out ones"
+    _add(table, "usual distance of the true class", f"up to {shared}, {promise}")
     share = f"{100 * found.covered / found.images:.1f} %"
-    _add(table, "true class within its usual distance", f"{share}; {found.mean_candidates:.2f} classes are, on average")
+    _add(table, "test images within it", f"{share}; {found.mean_candidates:.2f} classes are, on average")
 
 
 def _show_rejection(rejection: Rejection) -> None:
@@ -292,7 +287,7 @@ def _add_quality(table: Table, quality: Quality) -> None:
     _add(table, "variation within classes explained (R²)", f"{quality.r2:.3f}")
     _add(table, "drawings recognised as their class", _of_drawings(quality, "recognised"))
     if quality.prototypes_hit is not None:
-        _add(table, "drawings that hit it, and no other", _of_drawings(quality, "hit"))
+        _add(table, "drawings within its hit zone, and no other's", _of_drawings(quality, "hit"))
     if quality.read_back is not None and quality.cross_talk is not None:
         means = (fmean(quality.read_back), fmean(quality.cross_talk))
         _add(table, "a moved component read again", "{:.2f} of the change, {:.2f} leaks into others".format(*means))

@@ -289,8 +289,8 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if self.net_.config.radii is None:
             raise ValueError(
-                f"{what} needs radii, but fit held out no rows to find them; "
-                "give more rows or a larger validation, or call calibrate with other data"
+                f"{what} needs radii, and none were found since the last training; "
+                "let fit hold out more rows (validation), or call calibrate with other data"
             )
         return self._distances(self._checked(X)), self.net_.config.radii
 

@@ -104,6 +104,7 @@ def describe(model: Model, run: Path) -> dict[str, str]:
         facts |= {"hit_radius": str(config.hit_radius), "miss_radius": str(config.miss_radius)}
     if config.radii is not None:
         facts |= {"radii": json.dumps(config.radii), "coverage": str(config.coverage)}
+        facts["calibrated_on"] = str(config.calibrated_on)
     if model.decoder is not None:
         facts["decoder"] = type(model.decoder).__name__
     if (rejection := read_rejection(run)) is not None:

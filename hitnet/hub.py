@@ -20,7 +20,7 @@ from hitnet.core.checkpoint import CONFIG, WEIGHTS
 from hitnet.core.model import Model, load
 from hitnet.errors import require
 from hitnet.files import write_json, write_text
-from hitnet.interpret.verdicts import VerdictCounts
+from hitnet.interpret.verdicts import VerdictCounts, in_percent
 from hitnet.runs.calibrate import Rejection, read_rejection
 from hitnet.runs.run import Run
 from hitnet.settings import ModelConfig
@@ -223,9 +223,9 @@ def _facts(model: Model, result: dict[str, Any] | None, rejection: Rejection | N
 def _verdicts(config: ModelConfig, result: dict[str, Any] | None) -> str:
     if config.radii is None:
         return "not calibrated"
-    low, high = min(config.radii), max(config.radii)
-    usual = f"{low:.2f} of the centre" if low == high else f"{low:.2f} to {high:.2f} of the centre, by class,"
-    share = f"{100 * (config.coverage or 0):.3g} % of new images ({config.calibrated_on:,} held-out images)"
+    low, high = (f"{edge(config.radii):.2f}" for edge in (min, max))
+    usual = f"{low} of the centre" if low == high else f"{low} to {high} of the centre, by class,"
+    share = f"{in_percent(config.coverage or 0)} of new images ({config.calibrated_on:,} held-out images)"
     words = f"the true class lies within {usual} for {share}"
     if result is None or "verdicts" not in result:
         return words

@@ -55,7 +55,7 @@ OWN: dict[str, dict[str, Any]] = {
         "schedule": "one-cycle",
         "learning_rate": 0.004,
         "finishing": 1 / 3,
-        "validation": 0.05,
+        "validation": 0.1,  # of few images; see usual_validation
     },
     "n1": {"decoder": "none"},
     **{name: {**MODERN, "decoder": "none"} for name in ("lenet5", "resnet18", "densenet40-12")},
@@ -78,6 +78,11 @@ def usual_budget(images: int, batch: int | None = None) -> dict[str, int]:
     return {"batch_size": batch, "epochs": max(PAPER["epochs"], math.ceil(FEW_STEPS / steps))}
 
 
+def usual_validation(images: int) -> float:
+    """The fraction to hold out for verdicts: 500 images, but at most a tenth and at least 3 % of them."""
+    return round(min(0.1, max(0.03, 500 / images)), 4)
+
+
 # Far beyond any use; a file that names more is damaged, and would take all memory.
 LARGEST = {"num_classes": 100_000, "capsule_dim": 10_000, "width": 10_000, "routing_iterations": 100}
 LARGEST_SIDE = 10_000
@@ -88,6 +93,8 @@ def complete(options: dict[str, Any], network: str, images: int | None = None) -
     own = {**PAPER, **OWN.get("timm" if network.startswith("timm/") else network, {})}
     if images is not None and MODERN.items() <= own.items():
         own |= usual_budget(images, options["batch_size"])
+        if own["validation"]:
+            own["validation"] = usual_validation(images)
     if options.get("decoder") not in (None, own["decoder"]):
         own["finishing"] = PAPER["finishing"]  # it would replace the decoder that was asked for
     return {name: own.get(name) if value is None else value for name, value in options.items()}
@@ -169,7 +176,7 @@ class RunOptions:
     """Train on only this many images, in proportion to the class sizes, at least one per class."""
     validation: float | None = None
     """Fraction of the training images held out to find how far from its centre a class usually lands, for verdicts,
-    and for patience; the network's own if not given (hitnet-fast: 0.05, paper: 0)."""
+    and for patience; the network's own if not given (hitnet-fast: 500 images, within 3 to 10 %; paper: 0)."""
     coverage: float = 0.99
     """For verdicts: the true class should lie within its usual distance for this fraction of new images."""
     patience: int = 0
@@ -259,13 +266,18 @@ class ModelConfig(NetworkOptions):
                 "the paper uses 0.1 and 0.9"
             )
         if self.radii is not None:
-            if len(self.radii) != self.num_classes or not all(0 <= radius < math.inf for radius in self.radii):
+            farthest = self.capsule_dim**0.5 / 2
+            if len(self.radii) != self.num_classes or not all(0 <= radius <= farthest for radius in self.radii):
                 raise ValueError(
-                    f"radii must hold {self.num_classes} finite numbers, none negative, got {self.radii}; "
+                    f"radii must hold {self.num_classes} distances, each at most {farthest:.3g}, got others; "
                     "find them again with hitnet calibrate"
                 )
             if self.coverage is None or not 0 < self.coverage < 1:
                 raise ValueError(f"coverage must lie between 0 and 1, got {self.coverage}")
+            if self.calibrated_on is None or self.calibrated_on < 1:
+                raise ValueError(f"calibrated_on must be at least 1 image, got {self.calibrated_on}")
+        elif self.coverage is not None or self.calibrated_on is not None:
+            raise ValueError("coverage and calibrated_on go with radii; find all three with hitnet calibrate")
 
 
 # With the bases in this order, the run's options are listed before the network's.

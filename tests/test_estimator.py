@@ -328,7 +328,7 @@ class TestFailures:
         ({"width": 0}, (4,), "width must be at least 1, got 0; leave it out for the network's own"),
         ({"width": -1}, (4,), "width must be at least 1, got -1"),
         ({"width": 2.5}, (4,), "'width' parameter of HitNetClassifier must be .*'int' or None. Got 2.5"),
-        ({"epochs": "2"}, (4,), "'epochs' parameter of HitNetClassifier must be .*'int'. Got '2'"),
+        ({"epochs": "2"}, (4,), "'epochs' parameter of HitNetClassifier must be .*'int' or None. Got '2'"),
         ({"validation": "x"}, (4,), "'validation' parameter of HitNetClassifier must be .*'float'. Got 'x'"),
         ({"model": None}, (4,), "'model' parameter of HitNetClassifier must be .*'str'. Got None"),
         ({"random_state": "a"}, (4,), "'random_state' parameter of HitNetClassifier must be"),
@@ -360,7 +360,7 @@ def test_other_data_than_it_was_fitted_on_is_refused(fitted, squares, iris):
         features.prototypes_  # noqa: B018
     with pytest.raises(ValueError, match="must name all classes"):
         HitNetClassifier().partial_fit(*iris)
-    with pytest.raises(ValueError, match="'batch_size' parameter of HitNetClassifier must be .*'int'. Got '8'"):
+    with pytest.raises(ValueError, match="'batch_size' parameter of HitNetClassifier must be .*'int' or None. Got '8'"):
         HitNetClassifier(batch_size="8").partial_fit(*iris, classes=range(3))
     with pytest.raises(ValueError, match=r"the classes are \[0, 1, 2\], got classes=\[0, 1, 2, 3\]"):
         features.partial_fit(*iris, classes=range(4))

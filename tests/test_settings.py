@@ -90,6 +90,13 @@ def test_what_is_given_stays_and_the_papers_networks_keep_their_budget():
     assert paper.resolve(10_000) is paper
 
 
+@pytest.mark.parametrize(("images", "share"), [(60_000, 0.03), (10_000, 0.05), (5_000, 0.1), (75, 0.1)])
+def test_some_500_images_are_held_out_within_3_to_10_percent(images, share):
+    assert TrainConfig().resolve(images).validation == share
+    assert TrainConfig(model="hitnet").resolve(images).validation == 0
+    assert TrainConfig(validation=0.2).resolve(images).validation == 0.2
+
+
 def test_paths_may_be_given_as_text():
     assert TrainConfig(out="there", data_dir="here") == TrainConfig(out=Path("there"), data_dir=Path("here"))
 

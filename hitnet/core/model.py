@@ -56,6 +56,8 @@ class Model(nn.Module):
         self, encoder: encoders.Encoder, head: heads.Head, decoder: Decoder | None, config: ModelConfig
     ) -> None:
         super().__init__()
+        if config.radii is not None and not head.has_hit_zone:
+            raise ValueError(f"{config.name} has no hit zone, so it cannot have radii; leave them out")
         self.encoder, self.head, self.decoder, self.config = encoder, head, decoder, config
 
     @property

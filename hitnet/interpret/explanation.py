@@ -186,6 +186,8 @@ def _in_words(explanation: Explanation) -> str:
     also = [index for index in explanation.ranking[1:] if explanation.scores[index] <= explanation.zone_of(index)]
     named = f"{explanation.class_names[also[0]]} ({explanation.scores[also[0]]:.3f})"
     more = f" and {len(also) - 1} more are" if len(also) > 1 else " is"
+    if score > explanation.zone_of(explanation.class_index):
+        return f"{answer}: not within its usual distance, but {named}{more}."
     return f"{answer}: {named}{more} within the usual distance too."
 
 
@@ -194,5 +196,7 @@ def _reading_in_words(explanation: Explanation, found: WhatIf) -> str:
     distance = found.scores[found.read_as]
     if found.read_as != found.class_index:
         return f"The network does not read the nearest drawing as {name} but as {read_as} (distance {distance:.3f})."
-    hit = "a hit" if distance <= explanation.zone_of(found.class_index) else "not quite a hit"
-    return f"The network reads the nearest drawing as {name} (distance {distance:.3f}, {hit})."
+    if explanation.radii is None:
+        return f"The network reads the nearest drawing as {name} (distance {distance:.3f})."
+    usual = "usual" if distance <= explanation.zone_of(found.class_index) else "unusually far"
+    return f"The network reads the nearest drawing as {name} (distance {distance:.3f}, {usual})."

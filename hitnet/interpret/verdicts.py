@@ -18,6 +18,11 @@ from hitnet.core.model import Model
 COVERAGE = 0.99
 
 
+def in_percent(share: float) -> str:
+    """Rounded down, so that no promise grows: 99 %, 97.56 %, 99.99 %."""
+    return f"{math.floor(10_000 * share + 1e-9) / 100:g} %"
+
+
 def calibrate(model: Model, images: Tensor, labels: Tensor, coverage: float = COVERAGE) -> None:
     """Set the radii of a model on images that it was not trained on: (batch, channels, height, width), (batch,).
 
@@ -38,20 +43,21 @@ def calibrate_on(model: Model, scores: Tensor, labels: Tensor, coverage: float =
 def conformal_radii(distances: Tensor, labels: Tensor, coverage: float) -> tuple[tuple[float, ...], float]:
     """(radius of each class, the coverage they guarantee): (count, classes), (count,).
 
-    A class with enough images has a radius of its own, which then holds for that class alone; the others share one.
+    A class with enough images has a radius of its own, the others share one; the coverage holds for each such group.
     """
     check_labels(labels, *distances.shape)
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, got {coverage}; 0.99 misses one true class in a hundred")
     own = distances.gather(1, labels.long().unsqueeze(1)).squeeze(1)
-    shared, shown = _radius(own, coverage)
-    radii = [shared] * distances.shape[1]
+    counts = labels.bincount(minlength=distances.shape[1])
     # With fewer, the radius would be that of the one or two farthest images, and change much with another choice.
-    enough = 3 / (1 - coverage)
-    for index in range(len(radii)):
-        of_class = own[labels == index]
-        if len(of_class) >= enough:
-            radii[index], _ = _radius(of_class, coverage)
+    alone = counts >= 3 / (1 - coverage)
+    rest = ~alone[labels]
+    if 0 < int(rest.sum()) < coverage / (1 - coverage):
+        alone, rest = torch.zeros_like(alone), torch.ones_like(rest)  # too few for a radius that the others share
+    # Each group is calibrated on its own images alone: only then does the guarantee hold for each, and so for all.
+    shared, shown = _radius(own[rest] if rest.any() else own, coverage)
+    radii = [_radius(own[labels == index], coverage)[0] if alone[index] else shared for index in range(len(alone))]
     return tuple(radii), shown
 
 

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from hitnet.core.checkpoint import write_config
 from hitnet.core.model import Model
-from hitnet.data import ImageSet, split_training
+from hitnet.data import ImageSet
 from hitnet.files import read_json, write_json
 from hitnet.interpret.verdicts import COVERAGE, VerdictCounts, calibrate_on, count_verdicts
 from hitnet.runs.bounds import choose_threshold, upper_bound
-from hitnet.runs.reopen import reopen
+from hitnet.runs.reopen import reopen, split
 from hitnet.runs.run import Run
 from hitnet.settings import ModelConfig, RunSettings
 from hitnet.training.evaluation import all_scores
@@ -75,7 +75,7 @@ def calibrate_run(
             "choose which of its answers to reject with --max-error 0.01"
         )
     data = opened.load_data(data_dir=data_dir)
-    _, held_out = split_training(data, count=settings.train_images, validation=settings.validation, seed=settings.seed)
+    _, held_out = split(data, settings)
     if held_out is None:
         raise ValueError(
             f"{run.path} held out no validation images: it was trained on all it had, and training images do not "
@@ -93,7 +93,7 @@ def calibrate_run(
         write_json(run.result_file, result | {"verdicts": asdict(counted)})
     if rejection is not None:
         write_json(run.calibration_file, asdict(rejection))
-    return Calibrated(model.config, counted, rejection, _notes(settings))
+    return Calibrated(model.config, counted, rejection, calibration_notes(settings, held_out, model.config.class_names))
 
 
 def find_radii(run: Run, held_out: ImageSet, coverage: float, device: torch.device) -> None:
@@ -101,6 +101,21 @@ def find_radii(run: Run, held_out: ImageSet, coverage: float, device: torch.devi
     model = run.load_model().to(device)
     calibrate_on(model, all_scores(model, held_out), held_out.labels, coverage)
     write_config(run.model_folder, model.config)
+
+
+def calibration_notes(settings: RunSettings, held_out: ImageSet, class_names: tuple[str, ...]) -> tuple[str, ...]:
+    """What makes the promise of a calibration weaker than it sounds."""
+    notes = []
+    if settings.patience:
+        notes.append(
+            "the validation images also chose the epoch that was kept (--patience), so their error is optimistic"
+        )
+    if settings.teacher is not None:
+        notes.append("the network that deformed the training images may have seen validation images")
+    there = set(held_out.labels.tolist())
+    if missing := [name for index, name in enumerate(class_names) if index not in there]:
+        notes.append(f"no images of {', '.join(missing[:5])}{', …' if len(missing) > 5 else ''} were held out")
+    return tuple(notes)
 
 
 def read_rejection(path: Path) -> Rejection | None:
@@ -157,14 +172,3 @@ def _check_wishes(coverage: float, max_error: float | None, confidence: float) -
     for name, share, example in wishes:
         if share is not None and not 0 < share < 1:
             raise ValueError(f"{name} must lie between 0 and 1, got {share}; {example}")
-
-
-def _notes(settings: RunSettings) -> tuple[str, ...]:
-    notes = []
-    if settings.patience:
-        notes.append(
-            "the validation images also chose the epoch that was kept (--patience), so their error is optimistic"
-        )
-    if settings.teacher is not None:
-        notes.append("the network that deformed the training images may have seen validation images")
-    return tuple(notes)

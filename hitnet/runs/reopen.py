@@ -40,10 +40,7 @@ class Reopened:
 
     def training_images(self, data: Dataset) -> ImageSet:
         """What it was trained on: without the images that its settings left out or held out for validation."""
-        settings = self.run.read_settings()
-        return split_training(data, count=settings.train_images, validation=settings.validation, seed=settings.seed)[
-            0
-        ].to(self.model.device)
+        return split(data, self.run.read_settings())[0].to(self.model.device)
 
     def exemplars(self, data_dir: Path | None = None) -> Exemplars | None:
         """As kept at the end of the run, or chosen now and kept; None if the run may not hold real pictures."""
@@ -76,6 +73,11 @@ def load_drawing(path: Path, device: str = "auto") -> Model:
         remedy = "--decoder picture" if model.head.has_hit_zone else "--model hitnet-fast, or another with Hit-or-Miss"
         raise ValueError(f"{model.config.name} in {path} has no decoder, so it cannot draw; train one with {remedy}")
     return model
+
+
+def split(data: Dataset, settings: RunSettings) -> tuple[ImageSet, ImageSet | None]:
+    """(training images, validation images) as the settings want them."""
+    return split_training(data, count=settings.train_images, validation=settings.validation, seed=settings.seed)
 
 
 def load_data(settings: RunSettings) -> Dataset:

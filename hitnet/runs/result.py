@@ -11,6 +11,7 @@ from hitnet.interpret.prototypes import prototypes
 from hitnet.interpret.quality import Measured, measure
 from hitnet.interpret.verdicts import count_verdicts
 from hitnet.runs.baseline import baseline
+from hitnet.runs.calibrate import calibration_notes
 from hitnet.runs.exemplars import keeps_exemplars, write_exemplars
 from hitnet.runs.run import Run
 from hitnet.training.evaluation import Evaluation, all_scores, evaluate
@@ -43,6 +44,7 @@ def write_result(run: Run, job: Job, finishing: dict[str, Any] | None = None) ->
     }
     if model.config.radii is not None:
         result["verdicts"] = asdict(count_verdicts(model, all_scores(model, test), test.labels))
+        result["notes"] += calibration_notes(settings, job.held_out["validation"], data.class_names)
     given, _ = split_training(data, count=settings.train_images, validation=0, seed=settings.seed)
     if (simple := baseline(data, given)) is not None:
         result["baseline"] = simple

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hitnet.core.checkpoint import WEIGHTS
+from hitnet.core.checkpoint import CONFIG, WEIGHTS
 from hitnet.core.model import MODEL_FOLDER, Model, load
 from hitnet.files import is_leftover, new_folder, read_json, read_record, write_json, write_text
 from hitnet.settings import RunSettings, read_run_settings
@@ -53,6 +53,10 @@ class Run:
     @property
     def model_folder(self) -> Path:
         return self.path / MODEL_FOLDER
+
+    @property
+    def config_file(self) -> Path:
+        return self.model_folder / CONFIG
 
     @property
     def weights_file(self) -> Path:

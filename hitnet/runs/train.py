@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from hitnet.core.checkpoint import write_tensors
-from hitnet.data import Batches, Dataset, HybridAugmentation, Variation, list_datasets, split_training
+from hitnet.data import Batches, Dataset, HybridAugmentation, Variation, list_datasets
 from hitnet.data.variation import fingerprint, load_teacher
 from hitnet.files import remove_leftovers
 from hitnet.runs.calibrate import find_radii
 from hitnet.runs.environment import describe_environment
 from hitnet.runs.finish import check_finishable, finish_model, save_next
-from hitnet.runs.reopen import load_data
+from hitnet.runs.reopen import load_data, split
 from hitnet.runs.result import write_result
 from hitnet.runs.run import Run
 from hitnet.settings import RunSettings, TrainConfig
@@ -85,9 +85,13 @@ def prepare(config: TrainConfig) -> Iterator[tuple[Job, Fingerprints]]:
             check_finishable(state.model, "this network")
         if settings.snapshots and state.model.decoder is None:
             raise ValueError(f"{settings.model} has no decoder, so there is nothing to save; leave out --snapshots")
-        training, validation = split_training(
-            data, count=settings.train_images, validation=settings.validation, seed=settings.seed
-        )
+        try:
+            training, validation = split(data, settings)
+        except ValueError:
+            if config.validation is not None:
+                raise
+            settings = replace(settings, validation=0.0)  # nobody asked for it
+            training, validation = split(data, settings)
         fingerprints = {"data": data.fingerprint}
         variation = _variation(settings, data, device, fingerprints)
         batches = Batches(

@@ -56,7 +56,7 @@ def describe_run(run: Run) -> dict[str, Any]:
 
 def answer(run: Run, content: bytes) -> dict[str, Any]:
     """What one run says about an image; `content` is its pixels. Without a prototype, class and score alone."""
-    model = _opened(run.path, run.weights_file.stat().st_mtime_ns)
+    model = _opened(run.path, _version(run))
     shape = model.config.image_shape
     if shape is None or len(content) != math.prod(shape):
         expected = "images of another size" if shape is None else f"images of {shape[2]}×{shape[1]}×{shape[0]} bytes"
@@ -67,8 +67,9 @@ def answer(run: Run, content: bytes) -> dict[str, Any]:
             check_drawable(model)
         except ValueError:
             scores = model.scores(image)
-            name = model.config.class_names[int(model.head.decide(scores))]
-            return {"class": name, "verdict": None, "words": "This network has no verdicts.", "drawing": None}
+            index, verdict = int(model.head.decide(scores)), model.verdicts(scores)[0]
+            words = f"Its score is {float(scores[0, index]):.3f}; this network cannot draw."
+            return {"class": model.config.class_names[index], "verdict": verdict, "words": words, "drawing": None}
         found = explain(model, image)
         drawing = (found.reconstruction * 255).round().byte().cpu().numpy().tobytes()
     return {
@@ -82,6 +83,11 @@ def answer(run: Run, content: bytes) -> dict[str, Any]:
 def read_result(run: Run) -> dict[str, Any]:
     """The result of a finished run; empty for the run that is explored, if it is not finished."""
     return run.read_result() if run.is_finished else {}
+
+
+def _version(run: Run) -> tuple[int, int]:
+    """Changes with the weights and with a new calibration."""
+    return run.weights_file.stat().st_mtime_ns, run.config_file.stat().st_mtime_ns
 
 
 def _name(run: Run) -> str:
@@ -108,8 +114,8 @@ def _finite(curves: dict[str, list[list[Any]]]) -> dict[str, list[list[Any]]]:
 
 
 @lru_cache(maxsize=4)
-def _opened(path: Path, _changed: int) -> Model:
-    """The model of a run; opened again when its weights change."""
+def _opened(path: Path, _changed: tuple[int, int]) -> Model:
+    """The model of a run; opened again when its weights or its calibration change."""
     try:
         return load(path)
     except RuntimeError as error:  # a timm network, and timm is not installed; or torch cannot build it

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import hitnet
-from hitnet.interpret.verdicts import conformal_radii, count_verdicts
+from hitnet.interpret.verdicts import conformal_radii, count_verdicts, in_percent
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,26 @@ def test_the_true_class_of_new_images_lies_within_its_radius_as_often_as_promise
 
 
 def test_a_class_with_enough_images_has_a_radius_of_its_own():
-    labels = torch.tensor([0] * 300 + [1] * 299)
-    distances = torch.rand(599, 2, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([0] * 300 + [1] * 150 + [2] * 149)
+    distances = torch.rand(599, 3, generator=torch.Generator().manual_seed(0))
     distances[:300] *= 0.1
     own = distances[torch.arange(599), labels]
-    # 301 · 0.99 = 297.99 and 600 · 0.99 = 594: the 298th of its own, the 594th of all.
-    expected = float(own[:300].sort().values[297]), float(own.sort().values[593])
-    assert conformal_radii(distances, labels, 0.99)[0] == expected
+    # 301 · 0.99 = 297.99 and 300 · 0.99 = 297: the 298th of its own, the 297th of the others.
+    shared = float(own[300:].sort().values[296])
+    assert conformal_radii(distances, labels, 0.99)[0] == (float(own[:300].sort().values[297]), shared, shared)
+
+
+def test_many_easy_images_do_not_make_the_radius_of_few_hard_ones():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.tensor([0] * 2000 + [1] * 20)  # too few for a radius, so that all share one
+    covered = []
+    for _ in range(100):
+        own = torch.cat([torch.rand(4000, generator=generator), 1 + torch.rand(40, generator=generator)])
+        old, new = own.view(-1, 2).unbind(1)
+        (easy, hard), shown = conformal_radii(old[:, None].expand(-1, 2), labels, 0.99)
+        assert (easy, shown) == (hard, 0.99)
+        covered.append(float((new <= torch.tensor([easy, hard])[labels]).float().mean()))
+    assert sum(covered) / len(covered) == pytest.approx(0.99, abs=0.002)
 
 
 @pytest.mark.parametrize(("count", "shown"), [(1, 1 / 2), (20, 20 / 21), (98, 98 / 99), (99, 0.99)])
@@ -101,15 +114,32 @@ def test_a_calibrated_model_keeps_its_radii_and_counts_its_verdicts(small_model,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"radii": (0.1, 0.2)}, "radii must hold 3 finite numbers, none negative, got .*hitnet calibrate"),
-        ({"radii": (0.1, 0.2, math.nan)}, "radii must hold 3 finite"),
-        ({"radii": (0.1, 0.2, -0.3)}, "radii must hold 3 finite"),
+        ({"radii": (0.1, 0.2)}, "radii must hold 3 distances, each at most 1, got others; .*hitnet calibrate"),
+        ({"radii": (0.1, 0.2, math.nan)}, "radii must hold 3 distances"),
+        ({"radii": (0.1, 0.2, -0.3)}, "radii must hold 3 distances"),
+        ({"radii": (0.1, 0.2, 10**400)}, "radii must hold 3 distances"),
+        ({"radii": (0.1, 0.2, 1.01)}, "radii must hold 3 distances"),
+        ({"calibrated_on": -5}, "calibrated_on must be at least 1 image, got -5"),
+        ({"calibrated_on": None}, "calibrated_on must be at least 1 image, got None"),
+        ({"radii": None}, "coverage and calibrated_on go with radii"),
         ({"coverage": 1.0}, "coverage must lie between 0 and 1, got 1.0"),
     ],
 )
 def test_radii_that_cannot_be_are_refused(ladder, options, message):
     with pytest.raises(ValueError, match=message):
         ladder(**{"radii": (0.1, 0.1, 0.1), "coverage": 0.99, **options})
+
+
+def test_a_network_without_hit_zone_cannot_have_radii():
+    with pytest.raises(ValueError, match="n1 has no hit zone, so it cannot have radii"):
+        hitnet.create_model("n1", radii=(0.1,) * 10, coverage=0.99, calibrated_on=100)
+
+
+@pytest.mark.parametrize(
+    ("share", "words"), [(0.99, "99 %"), (40 / 41, "97.56 %"), (0.9999, "99.99 %"), (0.99999, "99.99 %")]
+)
+def test_a_promise_is_never_rounded_up(share, words):
+    assert in_percent(share) == words
 
 
 def test_calibrating_refuses_networks_without_hit_zone_and_shares_that_are_none(small_model, digits):

@@ -115,7 +115,7 @@ def test_a_run_finds_its_radii_after_training_and_again_on_request(run: Path, hi
     said = hitnet_says("calibrate", run, "--coverage", 0.5)
     after = json.loads((run / "result.json").read_text())
     assert f"{after['verdicts']['sure']} sure" in said
-    assert "50 % of new images of the same kind" in said
+    assert "for 50 % of new images, by 120 held-out ones" in said
     assert max(hitnet.load(run).config.radii or ()) < max(config.radii or ())
     assert after["verdicts"]["covered"] <= before["verdicts"]["covered"]
     assert {name: after[name] for name in before if name != "verdicts"} == {

@@ -63,6 +63,8 @@ def ladder() -> Callable[..., Model]:
     def make(
         image_shape: tuple[int, int, int] = (1, 4, 5), classes: int = 3, dims: int = 4, **options: object
     ) -> Model:
+        if "radii" in options:
+            options = {"coverage": 0.99, "calibrated_on": 100, **options}
         config = ModelConfig.from_options(image_shape=image_shape, num_classes=classes, capsule_dim=dims, **options)
         features = torch.Size(image_shape).numel()
         head = Scripted(features, config)
@@ -79,6 +81,13 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     out = tmp_path_factory.mktemp("runs")
     config = TrainConfig(
-        model="lenet5-hom", epochs=2, train_images=200, out=out, snapshots=True, norm_momentum=0.1, capsule_dim=4
+        model="lenet5-hom",
+        epochs=2,
+        batch_size=128,
+        train_images=200,
+        out=out,
+        snapshots=True,
+        norm_momentum=0.1,
+        capsule_dim=4,
     )
     return train(config).path

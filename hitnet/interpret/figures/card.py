@@ -125,9 +125,12 @@ def _draw_rings(axes: Any, explanation: Explanation) -> None:
         if distance < farthest:
             style = {"linewidth": 1.4, "linestyle": "-"} if distance == missed else {"linewidth": 0.6, "linestyle": ":"}
             axes.add_patch(Circle((0, 0), radius(distance), facecolor="white", edgecolor=GREY, **style))
-            _name_ring(axes, radius(distance), f"{'miss ≥ ' if distance == missed else ''}{distance:g}", GREY)
+            if abs(radius(distance) - radius(usual)) > 0.09 or explanation.radii is None:
+                _name_ring(axes, radius(distance), f"{'miss ≥ ' if distance == missed else ''}{distance:g}", GREY)
     if explanation.radii is not None:
         axes.add_patch(Circle((0, 0), radius(usual), facecolor=PALE_GOLD, edgecolor=GOLD, linewidth=1.4))
+        if usual >= missed:
+            axes.add_patch(Circle((0, 0), radius(missed), fill=False, edgecolor=GREY, linewidth=1.4))
         _name_ring(axes, radius(usual), f"usual ≤ {usual:.2f}", GOLD_INK)
     axes.add_patch(Circle((0, 0), radius(trained), facecolor=GOLD, edgecolor=GOLD, alpha=0.55, linewidth=1))
     if explanation.radii is None or radius(usual) - radius(trained) > 0.12:

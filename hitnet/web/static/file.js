@@ -11,7 +11,7 @@ export class FileSource {
     this.model = model;
     this.send = send;
     const again = () => this.file && this.take(this.file);
-    const input = make("input", { type: "file", accept: "image/png,image/jpeg,image/webp,image/bmp,image/gif", class: "file-input" });
+    const input = make("input", { type: "file", accept: "image/png,image/jpeg,image/webp,image/bmp,image/gif,image/tiff", class: "file-input" });
     this.inverted = make("input", { type: "checkbox", onchange: again });
     this.centred = make("input", { type: "checkbox", checked: true, onchange: again });
     input.addEventListener("change", () => {
@@ -23,7 +23,7 @@ export class FileSource {
       { class: "drop" },
       input,
       make("strong", {}, "Drop a picture here"),
-      make("span", {}, "choose a file or paste one: PNG, JPEG, WebP, BMP or GIF, up to 10 MB. It stays on this computer and is not saved."),
+      make("span", {}, "choose a file or paste one: PNG, JPEG, WebP, BMP, GIF or TIFF, up to 10 MB. It stays on this computer and is not saved."),
     );
     this.element = make(
       "div",

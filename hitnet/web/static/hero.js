@@ -50,7 +50,7 @@ function drawings({ quality, classes }) {
   const of = (share) => `${Math.round(share * classes.length)} of ${classes.length}`;
   const facts = [
     ["prototypes it recognises", quality.prototypes_recognised, of],
-    ["of them a hit, alone", quality.prototypes_hit, of],
+    ["of them in its hit zone, alone", quality.prototypes_hit, of],
     ["samples it recognises", quality.samples_recognised, percent],
     [term("r2", "variation explained (R²)"), quality.r2, (value) => value.toFixed(2).replace("-", "−")],
     ["edges against real pictures", quality.edge_energy, percent],

@@ -25,10 +25,11 @@ export function target(model, scores, winner, small = false) {
     draw("circle", { r: place(model.miss_radius), class: "zone-between" }),
     draw("circle", { r: place((model.miss_radius + hit) / 4), class: "ring" }),
     draw("circle", { r: place(hit), class: "zone-hit" }),
+    hit >= model.miss_radius ? draw("circle", { r: place(model.miss_radius), class: "ring" }) : null,
     isCalibrated(model) ? draw("circle", { r: place(model.hit_radius), class: "ring-training" }) : null,
     draw("circle", { r: 1.5, class: "bull" }),
   ];
-  const scale = small ? [] : [["hit", hit, 12], ["miss", model.miss_radius, -5]].map(([word, distance, down]) =>
+  const scale = small ? [] : [["usual", hit, 12], ["miss", model.miss_radius, -5]].filter(([word]) => word !== "miss" || Math.abs(place(hit) - place(model.miss_radius)) > 30).map(([word, distance, down]) =>
     draw("text", { x: 0, y: place(distance) + down, class: "ring-label" }, `${word} ${Number(distance.toFixed(3))}`),
   );
   // The farthest first, so that the nearest lies on top.

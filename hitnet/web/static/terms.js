@@ -4,7 +4,7 @@ import { find, make } from "./dom.js";
 import { isCalibrated } from "./geometry.js";
 
 function sentences(model) {
-  const share = model.coverage ? `${Number((100 * model.coverage).toFixed(1))} % of` : "nearly all";
+  const share = model.coverage ? `${Math.floor(1e4 * model.coverage + 1e-9) / 100} % of` : "nearly all";
   return {
     capsule: `The ${model.dims} numbers that the network computes from an image for one class. Every class has its own capsule.`,
     component: "One number of a capsule, between 0 and 1. Each changes the drawing in its own way.",
