@@ -98,6 +98,7 @@ def test_a_broken_file_is_answered_with_a_message_and_the_page_goes_on(new_page:
     page.set_input_files(".file-input", broken)  # type: ignore[arg-type]
     expect(page.locator("#messages")).to_contain_text("broken.png")
     expect(page.locator("#messages")).to_contain_text("PNG, JPEG")
+    expect(page.locator(".answer")).to_be_hidden()  # the former one is not about this file
     content = io.BytesIO()
     Image.fromarray(load_dataset("mnist-mini").test.images[0][0].numpy()).save(content, "PNG")
     page.set_input_files(".file-input", {"name": "good.png", "mimeType": "image/png", "buffer": content.getvalue()})

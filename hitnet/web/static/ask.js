@@ -74,7 +74,9 @@ export class Asking {
       const answer = await ask(path, options);
       if (turn === this.turn) this.show(answer, from);
     } catch (error) {
-      if (turn === this.turn) tell(`${from.what}: ${error.message}`);
+      if (turn !== this.turn) return;
+      this.clear(); // the former answer is not about this picture
+      tell(`${from.what}: ${error.message}`);
     } finally {
       if (turn === this.turn) this.root.classList.remove("busy");
     }
