@@ -116,6 +116,10 @@ class TrainingView(Watcher):
         assert self.task is not None
         self.progress.advance(self.task, done)
 
+    def measuring(self) -> None:
+        self.progress.stop()
+        say("measuring the network and drawing what it learned")
+
 
 def show_result(run: Run) -> None:
     """The result of a training run, and what to do next."""
@@ -284,7 +288,8 @@ def show_quality(quality: Quality, title: str) -> None:
 
 
 def _add_quality(table: Table, quality: Quality) -> None:
-    _add(table, "variation within classes explained (R²)", f"{quality.r2:.3f}")
+    worse = "; below 0: the mean image of a class is nearer to its images than the drawings" if quality.r2 < 0 else ""
+    _add(table, "variation within classes explained (R²)", f"{quality.r2:.3f}{worse}")
     _add(table, "drawings recognised as their class", _of_drawings(quality, "recognised"))
     if quality.prototypes_hit is not None:
         _add(table, "drawings within its hit zone, and no other's", _of_drawings(quality, "hit"))

@@ -95,6 +95,8 @@ def complete(options: dict[str, Any], network: str, images: int | None = None) -
         own |= usual_budget(images, options["batch_size"])
         if own["validation"]:
             own["validation"] = usual_validation(images)
+    if options.get("patience") and own["schedule"] == "one-cycle":
+        own["schedule"] = "decay"  # stopped early, the rate of one cycle would still be high
     if options.get("decoder") not in (None, own["decoder"]):
         own["finishing"] = PAPER["finishing"]  # it would replace the decoder that was asked for
     return {name: own.get(name) if value is None else value for name, value in options.items()}
@@ -180,7 +182,8 @@ class RunOptions:
     coverage: float = 0.99
     """For verdicts: the true class should lie within its usual distance for this fraction of new images."""
     patience: int = 0
-    """Stop when the validation error has not improved for this many epochs, and keep the best; 0 never stops early."""
+    """Stop when the validation error has not improved for this many epochs, and keep the best; 0 never stops early.
+    The rate then falls 5 % per epoch where it would otherwise rise and fall once."""
     no_exemplars: bool = False
     """Keep no training images in the run folder; by default a few small copies are kept, shown beside drawings."""
     track: Literal["none", "tensorboard"] = "none"

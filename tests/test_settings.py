@@ -97,6 +97,12 @@ def test_some_500_images_are_held_out_within_3_to_10_percent(images, share):
     assert TrainConfig(validation=0.2).resolve(images).validation == 0.2
 
 
+def test_a_run_that_may_stop_early_has_no_rate_that_falls_only_at_the_end():
+    assert TrainConfig(patience=3).resolve().schedule == "decay"
+    assert TrainConfig(patience=3, schedule="one-cycle").resolve().schedule == "one-cycle"
+    assert TrainConfig().resolve().schedule == "one-cycle"
+
+
 def test_paths_may_be_given_as_text():
     assert TrainConfig(out="there", data_dir="here") == TrainConfig(out=Path("there"), data_dir=Path("here"))
 

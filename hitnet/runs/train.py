@@ -161,6 +161,8 @@ def _train(run: Run, job: Job, watchers: list[Watcher]) -> Run:
         record = _finish(run, job, watchers) if job.settings.finishing else None
         if "validation" in job.held_out and job.state.model.head.has_hit_zone:
             find_radii(run, job.held_out["validation"], job.settings.coverage, job.device)
+        for watcher in watchers:
+            watcher.measuring()
         write_result(run, job, record)
     job.team.wait()
     return run

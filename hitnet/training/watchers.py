@@ -39,6 +39,9 @@ class Watcher:
     def finishing(self, done: int, steps: int) -> None:
         """In the finishing phase: first with the steps done before the run was resumed, then after every step."""
 
+    def measuring(self) -> None:
+        """Training is over; the result is computed."""
+
 
 class TensorBoard(Watcher):
     """Writes one file per epoch into a folder; writing an epoch again replaces its file.
