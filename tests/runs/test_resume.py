@@ -376,7 +376,7 @@ class TestResuming:
             (b"[]", "must hold a JSON object, got list"),
             (b"\x80\x04\x95", "not valid JSON"),
             (b'{"epocs": 3}', "unknown fields epocs; the fields are"),
-            (b'{"epochs": "3"}', "epochs must be int, got '3'"),
+            (b'{"epochs": "3"}', "epochs must be int or None, got '3'"),
             (b'{"epochs": 0}', "epochs must be at least 1"),
             (b'{"out": 7}', "out must be Path, got 7"),
             (b'{"schedule": "linear"}', "schedule must be .*constant.*, got 'linear'"),

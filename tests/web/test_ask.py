@@ -202,7 +202,7 @@ def test_calibrated_radii_are_shown_beside_the_one_of_training(new_page: NewPage
         "3": "hit",
         "9": "between",
     }
-    expect(page.locator(".rings .ring-label").first).to_have_text("hit 0.23")
+    expect(page.locator(".rings .ring-label").first).to_have_text("usual 0.23")
     for place in (".rings", ".asked-way"):
         training, hit = (
             float(page.locator(f"{place} .{name}").get_attribute("r") or "") for name in ("ring-training", "zone-hit")

@@ -29,7 +29,7 @@ export function target(model, scores, winner, small = false) {
     isCalibrated(model) ? draw("circle", { r: place(model.hit_radius), class: "ring-training" }) : null,
     draw("circle", { r: 1.5, class: "bull" }),
   ];
-  const scale = small ? [] : [["usual", hit, 12], ["miss", model.miss_radius, -5]].filter(([word]) => word !== "miss" || Math.abs(place(hit) - place(model.miss_radius)) > 30).map(([word, distance, down]) =>
+  const scale = small ? [] : [[isCalibrated(model) ? "usual" : "trained", hit, 12], ["miss", model.miss_radius, -5]].filter(([word]) => word !== "miss" || Math.abs(place(hit) - place(model.miss_radius)) > 30).map(([word, distance, down]) =>
     draw("text", { x: 0, y: place(distance) + down, class: "ring-label" }, `${word} ${Number(distance.toFixed(3))}`),
   );
   // The farthest first, so that the nearest lies on top.
