@@ -128,6 +128,8 @@ def show_result(run: Run) -> None:
     table = _table(["", ""], "ll", f"{result['model']} on {result['data']}")
     table.show_header = False
     _add(table, "test error", f"{test['error']:.2f} %  ({test['mistakes']} of {test['images']:,} images)")
+    if _is_uneven(test):
+        _add(table, "mean of the classes' errors", f"{test['balanced_error']:.2f} %")
     simple = result.get("baseline")
     if simple is not None:
         _add(table, simple["name"], f"{simple['error']:.2f} %")
@@ -164,11 +166,19 @@ def show_evaluation(content: dict[str, Any]) -> None:
     for note in content["notes"]:
         say(f"note: {note}")
     title = f"{content['mistakes']} mistakes in {content['images']:,} images: {content['error']:.2f} % error"
+    if _is_uneven(content):
+        title += f", mean of the classes' errors {content['balanced_error']:.2f} %"
     table = _table(["class", "images", "mistakes", "error, %", "most often mistaken for"], "lrrrl", title)
     for row in content["per_class"]:
         error = "–" if row["error"] is None else f"{row['error']:.2f}"
         _add(table, row["class"], f"{row['images']:,}", str(row["mistakes"]), error, row["as"] or "–")
     _show(table)
+
+
+def _is_uneven(test: dict[str, Any]) -> bool:
+    """Whether the error of all images may hide that of a small class; results of former versions do not say."""
+    images = [row["images"] for row in test["per_class"] if row["images"]]
+    return "balanced_error" in test and max(images) > 2 * min(images)
 
 
 def show_predictions(

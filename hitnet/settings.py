@@ -43,6 +43,7 @@ PAPER: dict[str, Any] = {
     "validation": 0.0,
     "shift_fill": "zeros",
     "refresh_norm": False,
+    "balance": False,
 }
 # What helps with few or light pictures, for networks that are not the paper's own.
 MODERN: dict[str, Any] = {"shift_fill": "edge", "refresh_norm": True}
@@ -66,6 +67,8 @@ OWN: dict[str, dict[str, Any]] = {
 FEW_STEPS = 800
 BATCHES_PER_EPOCH = 25
 SMALLEST_BATCH = 16
+# Where the largest class has more than so many times the images of the smallest, all are shown equally often.
+UNEVEN = 5
 
 
 def usual_budget(images: int, batch: int | None = None) -> dict[str, int]:
@@ -88,13 +91,17 @@ LARGEST = {"num_classes": 100_000, "capsule_dim": 10_000, "width": 10_000, "rout
 LARGEST_SIDE = 10_000
 
 
-def complete(options: dict[str, Any], network: str, images: int | None = None) -> dict[str, Any]:
-    """The options, each None replaced by the network's own value if it has one, for so many training images."""
+def complete(options: dict[str, Any], network: str, images: int | None = None, uneven: bool = False) -> dict[str, Any]:
+    """The options, each None replaced by the network's own value if it has one, for so many training images.
+
+    uneven: whether their classes are of very different size.
+    """
     own = {**PAPER, **OWN.get("timm" if network.startswith("timm/") else network, {})}
     if images is not None and MODERN.items() <= own.items():
         own |= usual_budget(images, options["batch_size"])
         if own["validation"]:
             own["validation"] = usual_validation(images)
+        own["balance"] = uneven
     if options.get("patience") and own["schedule"] == "one-cycle":
         own["schedule"] = "decay"  # stopped early, the rate of one cycle would still be high
     if options.get("decoder") not in (None, own["decoder"]):
@@ -171,6 +178,9 @@ class RunOptions:
     refresh_norm: bool | None = None
     """Before each evaluation, compute BatchNorm's averages anew over training images: after few steps, those of
     training lag behind. The network's own if not given (paper: no)."""
+    balance: bool | None = None
+    """Show every class equally often, however many images it has. If not given, this is done where the largest class
+    has more than 5 times as many as the smallest (paper: no)."""
     finishing: float | None = None
     """Afterwards, train the decoder alone until the network recognises its own drawings: length of this phase as a
     fraction of the training steps, at least 200 steps; 0 for none; the network's own if not given (paper: 0)."""
@@ -320,9 +330,9 @@ class TrainConfig(NetworkOptions, RunOptions):
         if self.patience and self.validation == 0:
             raise ValueError("patience needs a validation split to watch; add validation=0.1, for example")
 
-    def resolve(self, images: int | None = None) -> "RunSettings":
+    def resolve(self, images: int | None = None, uneven: bool = False) -> "RunSettings":
         """The same with every open choice filled in with the network's own value, for so many training images."""
-        return RunSettings(**complete(vars(self), self.model, images))
+        return RunSettings(**complete(vars(self), self.model, images, uneven))
 
     def to_json(self) -> dict[str, Any]:
         return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
@@ -338,13 +348,14 @@ class RunSettings(TrainConfig):
     batch_size: int = field()
     shift_fill: Fill = field()
     refresh_norm: bool = field()
+    balance: bool = field()
     finishing: float = field()
     validation: float = field()
     norm_momentum: float = field()
     decoder: DecoderName = field()
     reconstruction_weight: float = field()
 
-    def resolve(self, images: int | None = None) -> "RunSettings":
+    def resolve(self, images: int | None = None, uneven: bool = False) -> "RunSettings":
         return self
 
     def model_config(self, image_shape: ImageShape | None, class_names: tuple[str, ...]) -> ModelConfig:
@@ -378,7 +389,7 @@ def _check_largest(options: dict[str, Any]) -> None:
 
 
 # What former versions did, whose files say nothing about it.
-FORMER = {"finishing": 0.0, "shift_fill": "zeros", "refresh_norm": False}
+FORMER = {"finishing": 0.0, "shift_fill": "zeros", "refresh_norm": False, "balance": False}
 
 
 def read_run_settings(path: Path) -> RunSettings:

@@ -103,6 +103,14 @@ def test_a_run_that_may_stop_early_has_no_rate_that_falls_only_at_the_end():
     assert TrainConfig().resolve().schedule == "one-cycle"
 
 
+def test_classes_of_very_different_size_are_balanced_unless_the_network_is_the_papers_or_the_user_says_otherwise():
+    assert TrainConfig().resolve(100, uneven=True).balance
+    assert not TrainConfig().resolve(100, uneven=False).balance
+    assert not TrainConfig(balance=False).resolve(100, uneven=True).balance
+    assert not TrainConfig(model="hitnet").resolve(100, uneven=True).balance
+    assert TrainConfig(model="hitnet", balance=True).resolve(100).balance
+
+
 def test_paths_may_be_given_as_text():
     assert TrainConfig(out="there", data_dir="here") == TrainConfig(out=Path("there"), data_dir=Path("here"))
 

@@ -15,8 +15,9 @@ class Batches:
     """Iterate over one epoch: float32 images in [0, 1] (batch, channels, height, width) and int64 labels (batch,).
 
     With a `generator` each iteration is a freshly shuffled and varied training epoch; without one the images come in
-    order and as they are, for evaluation. `batch_size` is the global one: every rank chooses the same order and the
-    same shifts and takes its slice of each batch, so 2 ranks of 64 together see what one process of 128 sees.
+    order and as they are, for evaluation. With `balance`, an epoch shows every class equally often. `batch_size` is the
+    global one: every rank chooses the same order and the same shifts and takes its slice of each batch, so 2 ranks of
+    64 together see what one process of 128 sees.
 
     Training gives every rank at least 2 images (batch statistics of one image mean nothing): a last batch too small for
     that is dropped. Evaluation drops nothing.
@@ -29,6 +30,7 @@ class Batches:
         *,
         variation: Variation | None = None,
         generator: torch.Generator | None = None,
+        balance: bool = False,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
@@ -41,6 +43,7 @@ class Batches:
             got = f"batch_size {batch_size} and {len(data)} images"
             raise ValueError(f"{world_size} process(es) need batches of at least {least} images, got {got}")
         self.data, self.variation, self.generator, self.rank = data, variation or Variation(), generator, rank
+        self.balance = balance
         self.spans = _spans(len(data), batch_size, least, rank, world_size)
 
     def __len__(self) -> int:
@@ -53,13 +56,38 @@ class Batches:
                 yield to_float(images[start:stop]), labels[start:stop]
             return
         count, device = len(self.data), images.device
-        order = torch.randperm(count, generator=self.generator, device=self.generator.device).to(device)
+        order = self.order(self.generator).to(device)
         choices = self.variation.choose(count, self.generator, device)
         for start, stop in self.spans:
             chosen = order[start:stop]
             part = choices.of(start, stop)
             varied = self.variation.apply(images[chosen], labels[chosen], part, self.generator, self.rank)
             yield varied, labels[chosen]
+
+    def order(self, generator: torch.Generator) -> Tensor:
+        """Which images an epoch shows, in order: (count,) indices, on the generator's device."""
+        if self.balance:
+            return balanced_order(self.data.labels, generator)
+        return torch.randperm(len(self.data), generator=generator, device=generator.device)
+
+
+def balanced_order(labels: Tensor, generator: torch.Generator) -> Tensor:
+    """As many indices as labels, in random order, every class equally often to one: (count,) -> (count,).
+
+    A small class is repeated, every image of it equally often to one; of a large one, a random choice is left.
+    """
+    classes, device = labels.unique(), generator.device
+    # Which classes come once more than others is random, too.
+    lucky = torch.randperm(len(classes), generator=generator, device=device)
+    chosen = []
+    for place, label in zip(lucky.tolist(), classes, strict=True):
+        own = (labels == label).nonzero()[:, 0].to(device)
+        wanted = len(labels) // len(classes) + (place < len(labels) % len(classes))
+        rounds = -(-wanted // len(own))
+        shuffled = [torch.randperm(len(own), generator=generator, device=device) for _ in range(rounds)]
+        chosen.append(own[torch.cat(shuffled)[:wanted]])
+    order = torch.cat(chosen)
+    return order[torch.randperm(len(order), generator=generator, device=device)]
 
 
 def _spans(count: int, batch_size: int, least: int, rank: int, world_size: int) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from hitnet.runs.finish import check_finishable, finish_model, save_next
 from hitnet.runs.reopen import load_data, split
 from hitnet.runs.result import write_result
 from hitnet.runs.run import Run
-from hitnet.settings import RunSettings, TrainConfig
+from hitnet.settings import UNEVEN, RunSettings, TrainConfig
 from hitnet.training.devices import choose_device, choose_precision, join_team
 from hitnet.training.finishing import count_steps
 from hitnet.training.loop import Job, TrainingStopped, train_epochs
@@ -79,7 +79,12 @@ def prepare(config: TrainConfig) -> Iterator[tuple[Job, Fingerprints]]:
     precision = choose_precision(settings.precision, device)
     with join_team(device) as team:
         data = load_data(settings)
-        settings = config.resolve(settings.train_images or len(data.train))
+        sizes = data.train.labels.unique(return_counts=True)[1]
+        times = float(sizes.max() / sizes.min())
+        settings = config.resolve(settings.train_images or len(data.train), uneven=times > UNEVEN)
+        if settings.balance and times > UNEVEN:
+            note = f"every class is shown equally often, since the largest has {times:.0f} times as many images as the"
+            data = replace(data, notes=(*data.notes, f"{note} smallest (--no-balance for each image equally often)"))
         state = State.fresh(settings, settings.model_config(data.image_shape, data.class_names), device)
         if settings.finishing:
             check_finishable(state.model, "this network")
@@ -99,6 +104,7 @@ def prepare(config: TrainConfig) -> Iterator[tuple[Job, Fingerprints]]:
             settings.batch_size,
             variation=variation,
             generator=state.generator,
+            balance=settings.balance,
             rank=team.rank,
             world_size=team.size,
         )

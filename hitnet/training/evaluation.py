@@ -32,6 +32,13 @@ class Evaluation:
         """Percentage of images that are misclassified."""
         return 100 * self.mistakes / self.count
 
+    @property
+    def balanced_error(self) -> float:
+        """The mean of the classes' own errors, in %: a class of ten images counts as much as one of a thousand."""
+        images = self.confusion.sum(1)
+        right = self.confusion.diagonal()[images > 0] / images[images > 0]
+        return 100 * (1 - float(right.mean()))
+
     def per_class(self, class_names: tuple[str, ...]) -> list[dict[str, Any]]:
         """For each class: its images, its mistakes, and the class it is most often mistaken for."""
         rows = []
@@ -47,6 +54,7 @@ class Evaluation:
     def to_json(self, class_names: tuple[str, ...]) -> dict[str, Any]:
         return {
             "error": self.error,
+            "balanced_error": self.balanced_error,
             "mistakes": self.mistakes,
             "images": self.count,
             "loss": self.loss,

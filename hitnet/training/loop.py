@@ -73,7 +73,7 @@ def train_epochs(job: Job, watchers: Sequence[Watcher]) -> None:
 
         row: Row = {"epoch": state.epoch + 1, "learning_rate": rate, **totals.means(team)}
         if settings.refresh_norm:
-            refresh_norm(state.kept_model, batches.data.images)
+            refresh_norm(state.kept_model, batches.data.images, batches.order(torch.Generator().manual_seed(0)))
         team.agree(state.kept_model)
         for name, images_of in job.held_out.items():
             measured = evaluate(state.kept_model, images_of, team=team)

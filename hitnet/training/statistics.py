@@ -17,17 +17,18 @@ BATCH = 256
 
 
 @torch.no_grad()
-def refresh_norm(model: Model, images: Tensor) -> None:
+def refresh_norm(model: Model, images: Tensor, order: Tensor | None = None) -> None:
     """Set the averages of encoder and head to those of these images, as they are: (count, …), bytes or floats.
 
-    Of many images, a fixed random choice is taken. The decoder has none.
+    Of many images, the first in `order` are taken, or a fixed random choice. The decoder has none.
     """
     layers = [part for part in _normalising(model.encoder, model.head) if part.track_running_stats]
     if not layers or len(images) < 2:
         return
     momenta = [layer.momentum for layer in layers]
-    # Shuffled: images of one class only, as a folder lists them, would have other statistics.
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:MOST]
+    if order is None:
+        # Shuffled: images of one class only, as a folder lists them, would have other statistics.
+        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     with evaluating(model):
         try:
             for layer in layers:
@@ -35,6 +36,7 @@ def refresh_norm(model: Model, images: Tensor) -> None:
                 layer.momentum = None  # the plain mean over all batches
                 layer.train()
             # In parts of about equal size, since each counts equally, and none of one image.
+            order = order[:MOST]
             for chosen in order.to(images.device).chunk(math.ceil(len(order) / BATCH)):
                 model.capsules(_as_input(images[chosen], model))
         finally:

@@ -151,3 +151,18 @@ def test_ranks_evaluate_every_image_once_and_never_an_empty_batch():
 def test_impossible_batches_are_refused(options, complaint):
     with pytest.raises(ValueError, match=complaint):
         Batches(numbered(8), **options)
+
+
+def test_balanced_epochs_show_every_class_equally_often_and_no_image_much_more_than_its_classmates() -> None:
+    labels = torch.tensor([0] * 80 + [1] * 15 + [2] * 5)
+    data = ImageSet(torch.arange(100, dtype=torch.uint8).view(100, 1, 1, 1), labels)
+    batches = Batches(data, 10, generator=seeded(), balance=True)
+    epochs = [[int(255 * image.item() + 0.5) for images, _ in batches for image in images] for _ in range(30)]
+    for shown in epochs:
+        times = [shown.count(index) for index in range(100)]
+        assert len(shown) == 100
+        assert sorted([sum(times[:80]), sum(times[80:95]), sum(times[95:])]) == [33, 33, 34]
+        assert set(times[:80]) == {0, 1}, "a large class is not repeated"
+        assert max(times[95:]) - min(times[95:]) <= 1, "of a small class every image is repeated"
+    assert {index for shown in epochs for index in shown} == set(range(100)), "no image is left out for good"
+    assert epochs[0] != epochs[1]

@@ -149,6 +149,20 @@ def test_evaluation_counts_the_mistakes_of_each_class():
         {"class": "bee", "images": 4, "mistakes": 0, "error": 0.0, "as": None},
         {"class": "cow", "images": 0, "mistakes": 0, "error": None, "as": None},
     ]
+    assert measured.error == pytest.approx(400 / 13)
+    assert measured.balanced_error == pytest.approx(200 / 9), "each class that has images counts equally"
+
+
+def test_classes_of_very_different_size_are_shown_equally_often_and_the_user_is_told(tmp_path: Path):
+    images, labels = np.zeros((70, 8, 8), np.uint8), np.array([0] * 60 + [1] * 10)
+    np.savez(tmp_path / "uneven.npz", x_train=images, y_train=labels)
+    config = TrainConfig(data=str(tmp_path / "uneven.npz"), batch_size=4, validation=0.0, finishing=0.0, width=2)
+    with train.prepare(config) as (job, _):
+        shown = torch.cat([labels for _, labels in job.batches])
+        assert any("--no-balance" in note for note in job.data.notes)
+    assert shown.bincount().tolist() == [28, 28]
+    with train.prepare(replace(config, balance=False)) as (job, _):
+        assert torch.cat([labels for _, labels in job.batches]).bincount().tolist() == [48, 8]
 
 
 def test_train_images_takes_a_balanced_subset_and_validation_a_part_of_it(settings: Settings):
