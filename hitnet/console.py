@@ -71,6 +71,19 @@ class TrainingView(Watcher):
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
+    def announced(self, text: str) -> None:
+        say(text)
+
+    def decoded(self, done: int, total: int) -> None:
+        if self.task is None:
+            self.progress.start()
+            self.task = self.progress.add_task("decoding", total=total, rate="")
+        self.progress.update(self.task, completed=done)
+        if done == total:
+            self.progress.remove_task(self.task)
+            self.progress.stop()
+            self.task = None
+
     def opened(self, folder: Path) -> None:
         self.run = Run(folder)
 

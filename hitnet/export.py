@@ -98,6 +98,7 @@ def describe(model: Model, run: Path) -> dict[str, str]:
         "hitnet_version": hitnet.__version__,
         "class_names": json.dumps(config.class_names, ensure_ascii=False),
         "image_shape": json.dumps(config.image_shape),
+        "fit": config.fit,
         "decision": model.head.decision,
     }
     if model.head.has_hit_zone:

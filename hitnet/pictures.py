@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
+
+if TYPE_CHECKING:
+    from hitnet.settings import Fit
 
 # The only decoders that are tried, even on a file with the wrong suffix.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
@@ -27,17 +30,19 @@ Source = str | Path | BinaryIO
 Pixels = npt.NDArray[np.uint8]
 
 
-def read_pixels(source: Source, image_shape: tuple[int, int, int]) -> tuple[Pixels, str | None]:
+def read_pixels(source: Source, image_shape: tuple[int, int, int], fit: Fit = "stretch") -> tuple[Pixels, str | None]:
     """A picture as a model expects it, and how it was converted: -> (height, width, channels), note or None."""
     channels, height, width = image_shape
     if channels not in (1, 3):
         raise ValueError(f"pictures have 1 or 3 channels, the model expects {channels}")
     was_height, was_width = picture_size(source)
-    image = decode(source, (height, width))
+    image = decode(source, (height, width), fit)
     wanted = "L" if channels == 1 else "RGB"
     done = []
     if (was_height, was_width) != (height, width):
-        done.append(f"{width}×{height} from {was_width}×{was_height}")
+        same_shape = fit == "stretch" or was_height * width == was_width * height
+        how = "" if same_shape else ", cropped" if fit == "crop" else ", padded"
+        done.append(f"{width}×{height} from {was_width}×{was_height}{how}")
     if image.mode != wanted:
         done.append("grey from colour" if channels == 1 else "colour from grey")
     return np.array(image.convert(wanted)).reshape(height, width, channels), ", ".join(done) or None
@@ -55,9 +60,10 @@ def picture_size(source: Source) -> tuple[int, int]:
         raise _unreadable(source, error) from error
 
 
-def decode(source: Source, size: tuple[int, int] | None = None) -> Image.Image:
-    """The picture in mode L where it has no colour, else RGB, stretched to (height, width) if given.
+def decode(source: Source, size: tuple[int, int] | None = None, fit: Fit = "stretch") -> Image.Image:
+    """The picture in mode L where it has no colour, else RGB, made (height, width) if given.
 
+    fit: stretch it to that size, crop the middle that has its shape, or pad it by repeating the pixels at its edge.
     Transparent pixels are put on white, 16 bits become 8, an animation gives its first frame, the EXIF orientation is
     applied. A picture is grey if every pixel is, however the file stores it.
     """
@@ -70,7 +76,7 @@ def decode(source: Source, size: tuple[int, int] | None = None) -> Image.Image:
                 image.draft(None, (2 * max(size), 2 * max(size)))
             upright = _eight_bits(ImageOps.exif_transpose(image))
         if size is not None and upright.size != (size[1], size[0]):
-            upright = upright.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+            upright = _fitted(upright, size, fit)
         return _grey_if_colourless(upright)
     except Exception as error:
         raise _unreadable(source, error) from error
@@ -117,6 +123,22 @@ def _eight_bits(image: Image.Image) -> Image.Image:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("L" if image.mode in ("1", "L") else "RGB")
+
+
+def _fitted(image: Image.Image, size: tuple[int, int], fit: Fit) -> Image.Image:
+    """As `decode` makes it (height, width)."""
+    height, width = size
+    smooth = Image.Resampling.BILINEAR
+    if fit == "stretch":
+        return image.resize((width, height), smooth)
+    if fit == "crop":
+        return ImageOps.fit(image, (width, height), smooth)
+    scale = min(width / image.width, height / image.height)
+    inner = (min(width, max(1, round(scale * image.width))), min(height, max(1, round(scale * image.height))))
+    right, below = width - inner[0], height - inner[1]
+    frame = [(below // 2, below - below // 2), (right // 2, right - right // 2), (0, 0)]
+    pixels = np.asarray(image.resize(inner, smooth))
+    return Image.fromarray(np.pad(pixels, frame[: pixels.ndim], mode="edge"))
 
 
 def _grey_if_colourless(image: Image.Image) -> Image.Image:

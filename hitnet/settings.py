@@ -22,6 +22,7 @@ DecoderName = Literal["paper", "picture", "standardised", "none"]
 Schedule = Literal["constant", "decay", "one-cycle"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Fill = Literal["zeros", "edge"]
+Fit = Literal["stretch", "crop", "pad"]
 ImageShape = tuple[int, int, int]
 """(channels, height, width)"""
 
@@ -210,6 +211,11 @@ class RunOptions:
     """Folder that already holds the data sets; nothing is downloaded then. HITNET_DATA does the same."""
     image_size: int | str | None = None
     """Resize images to squares of this side, or to WIDTHxHEIGHT, as in 32x48."""
+    fit: Fit = "stretch"
+    """Pictures of another shape than that: stretch them, crop their middle, or pad them with the pixels of their edge.
+    New pictures are treated in the same way."""
+    cache: Path | None = None
+    """Folder for the decoded pictures of large folders, beyond 256 MB; the user's cache folder if not given."""
     test_fraction: float = 0.2
     """Fraction of your own images held out for testing if they have no test split."""
     skip_bad: bool = False
@@ -227,6 +233,8 @@ class ModelConfig(NetworkOptions):
     num_classes: int = 10
     class_names: tuple[str, ...] = tuple("0123456789")
     """Names of the classes, in the order of their indices."""
+    fit: Fit = "stretch"
+    """How pictures of another shape were brought to `image_shape`, and must be."""
     norm_momentum: float = PAPER["norm_momentum"]
     decoder: DecoderName = PAPER["decoder"]
     reconstruction_weight: float = PAPER["reconstruction_weight"]
@@ -299,7 +307,7 @@ class TrainConfig(NetworkOptions, RunOptions):
     """Train one network. With `model="hitnet"` the defaults are the paper's, except for the epochs (250 there)."""
 
     def __post_init__(self) -> None:
-        for name in ("out", "teacher", "data_dir"):
+        for name in ("out", "teacher", "data_dir", "cache"):
             if isinstance(value := getattr(self, name), str):
                 object.__setattr__(self, name, Path(value))
         check_types(vars(self), _type_hints(type(self)))
@@ -362,7 +370,12 @@ class RunSettings(TrainConfig):
         """The configuration of the network for these images and classes."""
         options = {option.name: getattr(self, option.name) for option in fields(NetworkOptions)}
         return ModelConfig(
-            name=self.model, image_shape=image_shape, num_classes=len(class_names), class_names=class_names, **options
+            name=self.model,
+            image_shape=image_shape,
+            num_classes=len(class_names),
+            class_names=class_names,
+            fit=self.fit,
+            **options,
         )
 
 

@@ -32,7 +32,7 @@ def main() -> None:
         fingerprints.add(data.fingerprint)
         if len(fingerprints) > 1:
             parser.error(f"{path} has other data than the runs before it; give runs trained on the same data")
-        distances.append(model.scores(to_float(data.test.images).to(model.device)).cpu())
+        distances.append(model.scores(to_float(data.test.pixels()).to(model.device)).cpu())
         decoder = (result["decoder"] or "none").removesuffix("Decoder").lower()
         member = [model.config.name, decoder, str(settings.seed), str(result["epochs"])]
         rows.append([*member, error(distances[-1], data.test.labels)])

@@ -125,7 +125,7 @@ def assess(judge: Judge, model: Model, data: Dataset, per_class: int) -> Row:
         rows["own_spread"].append(judge.read(alike, index))
     names = model.config.class_names
     mistaken = [name for name, row in zip(names, rows["prototypes"], strict=True) if not row["recognised"]]
-    itself = quality(model, to_float(data.test.images), data.test.labels, component_images=0).to_json()
+    itself = quality(model, to_float(data.test.pixels()), data.test.labels, component_images=0).to_json()
     read = {name: value for name, value in itself.items() if name.endswith(("_hit", "_recognised", "_blurred"))}
     for name in ("read_back", "cross_talk"):
         read[name] = None if itself[name] is None else fmean(itself[name])

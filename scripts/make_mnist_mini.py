@@ -23,7 +23,7 @@ def make_mini(mnist_folder: Path, target: Path) -> None:
         part.subset(choose(part.labels, each, generator))
         for part, each in zip((mnist.train, mnist.test), PER_CLASS, strict=True)
     ]
-    tensors = [tensor for part in chosen for tensor in (part.images[:, 0], part.labels.byte())]
+    tensors = [tensor for part in chosen for tensor in (part.pixels()[:, 0], part.labels.byte())]
     target.mkdir(parents=True, exist_ok=True)
     for name, tensor in zip(IDX_NAMES, tensors, strict=True):
         (target / name).write_bytes(to_idx(tensor))

@@ -30,7 +30,7 @@ def outliers(own: Tensor, data_dir: Path | None) -> dict[str, Tensor]:
     clothes = load_dataset("fashion-mnist", data_dir=data_dir, image_size=(own.shape[2], own.shape[3]))
     order = torch.rand(own.flatten(1).shape, generator=generator).argsort(dim=1)
     return {
-        "Fashion-MNIST": clothes.test.images,
+        "Fashion-MNIST": clothes.test.pixels(),
         "uniform noise": torch.randint(256, own.shape, generator=generator, dtype=torch.uint8),
         # The same pixel values in random places.
         "shuffled pixels": own.flatten(1).gather(1, order).view_as(own),
@@ -41,7 +41,7 @@ def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
     opened = reopen(path, "cpu")
     model, settings, result = opened.model, opened.run.read_settings(), opened.run.read_result()
     data = opened.load_data(data_dir=data_dir)
-    own = hitnet.outlier_score(model, to_float(data.test.images))
+    own = hitnet.outlier_score(model, to_float(data.test.pixels()))
     row: dict[str, Any] = {
         "model": model.config.name,
         "data": data.name,
@@ -52,7 +52,7 @@ def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
         "command": opened.run.read_environment()["command"],
         "auroc": {},
     }
-    for name, images in outliers(data.test.images, data_dir).items():
+    for name, images in outliers(data.test.pixels(), data_dir).items():
         scores = torch.cat([own, hitnet.outlier_score(model, to_float(images))])
         is_outlier = torch.arange(len(scores)) >= len(own)
         row["auroc"][name] = float(roc_auc_score(is_outlier, scores))

@@ -54,7 +54,7 @@ def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
         "strange": None,
     }
     if (name := STRANGE.get(data.name)) is not None:
-        given = hitnet.verdicts(model, to_float(load_dataset(name, data_dir=data_dir).test.images))
+        given = hitnet.verdicts(model, to_float(load_dataset(name, data_dir=data_dir).test.pixels()))
         row["strange"] = {"data": name, "images": len(given), "unknown": given.count("unknown")}
     return row
 

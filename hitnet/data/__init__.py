@@ -1,11 +1,12 @@
-"""Data sets by name or path, kept whole as uint8 on the device and cut into batches there."""
+"""Data sets by name or path, as uint8, whole on the device or in a file, and cut into batches."""
 
 from hitnet.data.batches import Batches
 from hitnet.data.catalog import list_datasets, load_dataset
 from hitnet.data.dataset import Dataset, ImageSet
 from hitnet.data.npz import channels_first
 from hitnet.data.picture import read_image
-from hitnet.data.split import split_training, stratified_split, stratified_subset
+from hitnet.data.reading import Loading
+from hitnet.data.split import look_at, split_training, stratified_split, stratified_subset
 from hitnet.data.variation import HybridAugmentation, Variation, flip, shift, to_float
 
 __all__ = [
@@ -13,11 +14,13 @@ __all__ = [
     "Dataset",
     "HybridAugmentation",
     "ImageSet",
+    "Loading",
     "Variation",
     "channels_first",
     "flip",
     "list_datasets",
     "load_dataset",
+    "look_at",
     "read_image",
     "shift",
     "split_training",

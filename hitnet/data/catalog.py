@@ -20,7 +20,9 @@ from hitnet.data.download import (
 from hitnet.data.folder import load_folder
 from hitnet.data.formats import CIFAR_FILES, read_affnist, read_cifar, read_idx_split, read_svhn
 from hitnet.data.npz import load_npz
+from hitnet.data.reading import Loading
 from hitnet.errors import did_you_mean
+from hitnet.settings import Fit
 
 DIGITS = tuple("0123456789")
 CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
@@ -122,7 +124,7 @@ def load_affnist(data_dir: str | Path | None) -> Dataset:
 def load_affnist_like(data_dir: str | Path | None) -> Dataset:
     """Training as in `affnist`; test: MNIST's test digits deformed by our own recipe (see `affine.deform`)."""
     mnist = load_mnist(data_dir)
-    deformed = deform(mnist.test.images, generator=torch.Generator().manual_seed(AFFNIST_SEED + 1))
+    deformed = deform(mnist.test.pixels(), generator=torch.Generator().manual_seed(AFFNIST_SEED + 1))
     note = "the test set is affNIST-like: generated from MNIST's test images, not the official affNIST"
     return _official("affnist-like", _placed(mnist.train), ImageSet(deformed, mnist.test.labels), DIGITS, note)
 
@@ -146,27 +148,43 @@ def load_dataset(
     test_fraction: float | None = 0.2,
     split_seed: int = 0,
     skip_bad: bool = False,
+    fit: Fit = "stretch",
+    cache: str | Path | None = None,
+    loading: Loading | None = None,
 ) -> Dataset:
     """A data set by name (see `list_datasets`), from a folder of class folders, or from an `.npz`.
 
     data_dir: a folder with the official files of a named set; nothing is downloaded then. If it is not given, the
         environment variable HITNET_DATA is used; without either, files are downloaded once and verified.
-    image_size: a side, (height, width) or "WIDTHxHEIGHT" to which images are stretched. Without it, pictures of one
+    image_size: a side, (height, width) or "WIDTHxHEIGHT" to which images are brought. Without it, pictures of one
         size up to 128 pixels stay as they are; mixed or larger ones in a folder become squares of at most 64.
+    fit: images of another shape are stretched, cropped to their middle, or padded with the pixels of their edge.
     test_fraction, split_seed: if the folder or file has no test split, this fraction of each class is held out, chosen
         with that seed; with None all images are in both splits.
     skip_bad: skip unreadable pictures of a folder instead of stopping; `notes` lists them.
+    cache: where a folder of more than 256 MB of pixels is kept decoded; the user's cache folder if not given. Its
+        images are read from there when they are indexed.
+    loading: is told of the progress.
 
     A name takes precedence over a folder of that name: write "./mnist" or a Path for the folder.
     """
     size = parse_size(image_size)
     if isinstance(source, str) and source in CATALOG:
-        return resize_dataset(CATALOG[source](data_dir), size)
+        return resize_dataset(CATALOG[source](data_dir), size, fit)
     path = Path(source).expanduser()
     if path.is_dir():
-        return load_folder(path, image_size=size, test_fraction=test_fraction, split_seed=split_seed, skip_bad=skip_bad)
+        return load_folder(
+            path,
+            image_size=size,
+            test_fraction=test_fraction,
+            split_seed=split_seed,
+            skip_bad=skip_bad,
+            fit=fit,
+            cache=None if cache is None else Path(cache),
+            loading=loading,
+        )
     if path.is_file() and path.suffix.lower() == ".npz":
-        return resize_dataset(load_npz(path, test_fraction=test_fraction, split_seed=split_seed), size)
+        return resize_dataset(load_npz(path, test_fraction=test_fraction, split_seed=split_seed), size, fit)
     if path.exists():
         raise ValueError(f"expected a folder of class folders or an .npz file, got {path}")
     raise ValueError(
@@ -207,7 +225,7 @@ def _idx_splits(paths: list[Path]) -> tuple[ImageSet, ImageSet]:
 
 def _placed(digits: ImageSet) -> ImageSet:
     generator = torch.Generator().manual_seed(AFFNIST_SEED)
-    return ImageSet(place_at_random(digits.images, generator=generator), digits.labels)
+    return ImageSet(place_at_random(digits.pixels(), generator=generator), digits.labels)
 
 
 def _find_cifar(data_dir: str | Path | None) -> Path:

@@ -1,23 +1,29 @@
-"""What a data set is: the images and labels of two splits, kept whole in memory as uint8."""
+"""What a data set is: the images and labels of two splits, as uint8, in memory or in a file."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate
+from torch.nn.functional import interpolate, pad
+
+from hitnet.data.mapped import Images, MappedImages, in_channels_of
+from hitnet.settings import Fit
+
+PIECE = 64_000_000  # bytes that are read together
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
     """One split: uint8 images (count, channels, height, width) and int64 labels (count,)."""
 
-    images: Tensor
+    images: Images
+    """A tensor, or for large folders what is read from a file when it is indexed."""
     labels: Tensor
     files: tuple[str, ...] | None = None
     """The picture file of each image, relative to the folder they come from; None for other sources."""
@@ -41,9 +47,19 @@ class ImageSet:
 
     def subset(self, indices: Tensor) -> ImageSet:
         """Some of the images: (chosen,) indices -> ImageSet of that length and order."""
-        indices = indices.to(self.images.device)
+        indices = indices.to(self.labels.device)
         files = None if self.files is None else tuple(self.files[index] for index in indices.tolist())
-        return ImageSet(self.images[indices], self.labels[indices], files)
+        images = self.images
+        chosen = images.subset(indices) if isinstance(images, MappedImages) else images[indices]
+        return ImageSet(chosen, self.labels[indices], files)
+
+    def pixels(self) -> Tensor:
+        """All images in memory: uint8 (count, channels, height, width)."""
+        return self.images[:]
+
+    def pieces(self) -> Iterable[Tensor]:
+        """All images, one after the other, some at a time."""
+        return self.images.split(max(1, PIECE // self.images.shape[1:].numel()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,12 +110,30 @@ class Dataset:
     @cached_property
     def fingerprint(self) -> str:
         """16 hex digits that change with any pixel, label or shape of either split."""
-        digest = hashlib.sha256()
-        for part in (self.train, self.test, *([] if self.validation is None else [self.validation])):
-            digest.update(str(tuple(part.images.shape)).encode())
-            digest.update(part.images.cpu().contiguous().numpy().data)
-            digest.update(part.labels.cpu().contiguous().numpy().data)
-        return digest.hexdigest()[:16]
+        parts = [self.train, self.test, *([] if self.validation is None else [self.validation])]
+        if isinstance(self.train.images, MappedImages):
+            return self.train.images.file.remembered(_arrangement(parts), lambda: _fingerprint(parts))
+        return _fingerprint(parts)
+
+
+def _fingerprint(parts: list[ImageSet]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(str(tuple(part.images.shape)).encode())
+        for piece in part.pieces():
+            digest.update(piece.cpu().contiguous().numpy().data)
+        digest.update(part.labels.cpu().contiguous().numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def _arrangement(parts: list[ImageSet]) -> str:
+    """What tells this data set from others with images in the same file."""
+    digest = hashlib.sha256()
+    for part in parts:
+        assert isinstance(part.images, MappedImages)
+        digest.update(part.images.arrangement())
+        digest.update(part.labels.cpu().numpy().data)
+    return digest.hexdigest()
 
 
 def parse_size(image_size: int | str | tuple[int, int] | None) -> tuple[int, int] | None:
@@ -117,13 +151,13 @@ def parse_size(image_size: int | str | tuple[int, int] | None) -> tuple[int, int
     return size
 
 
-def resize_dataset(dataset: Dataset, size: tuple[int, int] | None) -> Dataset:
-    """All images resized to (height, width); None leaves them as they are."""
+def resize_dataset(dataset: Dataset, size: tuple[int, int] | None, fit: Fit = "stretch") -> Dataset:
+    """All images resized to (height, width), as `hitnet.pictures.decode` fits them; None leaves them as they are."""
     _, height, width = dataset.image_shape
     if size is None or size == (height, width):
         return dataset
     note = f"images resized to {size[1]}×{size[0]} from {width}×{height}"
-    return replace(dataset.with_parts(lambda part: _resize(part, size)), notes=(*dataset.notes, note))
+    return replace(dataset.with_parts(lambda part: _resize(part, size, fit)), notes=(*dataset.notes, note))
 
 
 def in_channels(dataset: Dataset, channels: int) -> Dataset:
@@ -131,26 +165,37 @@ def in_channels(dataset: Dataset, channels: int) -> Dataset:
     if dataset.image_shape[0] == channels or {dataset.image_shape[0], channels} != {1, 3}:
         return dataset
     if channels == 3:
-        changed, note = dataset.with_parts(_in_colour), "grey images are given to the network in three equal channels"
+        note = "grey images are given to the network in three equal channels"
     else:
-        changed, note = dataset.with_parts(_in_grey), "colour images are given to the network in grey"
-    return replace(changed, notes=(*dataset.notes, note))
+        note = "colour images are given to the network in grey"
+    return replace(dataset.with_parts(lambda part: _in_channels(part, channels)), notes=(*dataset.notes, note))
 
 
-def _in_colour(data: ImageSet) -> ImageSet:
-    return replace(data, images=data.images.expand(-1, 3, -1, -1).contiguous())
+def _in_channels(data: ImageSet, channels: int) -> ImageSet:
+    if isinstance(data.images, MappedImages):
+        return replace(data, images=data.images.in_channels(channels))
+    return replace(data, images=torch.cat([in_channels_of(piece, channels) for piece in data.pieces()]))
 
 
-def _in_grey(data: ImageSet) -> ImageSet:
-    weights = torch.tensor([299, 587, 114], dtype=torch.int32).view(1, 3, 1, 1)  # of perceived brightness, BT.601
-    pieces = [((piece.int() * weights).sum(1, keepdim=True) + 500) // 1000 for piece in data.images.split(4096)]
-    return replace(data, images=torch.cat(pieces).byte())
-
-
-def _resize(data: ImageSet, size: tuple[int, int]) -> ImageSet:
+def _resize(data: ImageSet, size: tuple[int, int], fit: Fit) -> ImageSet:
     # In pieces: as float32 the whole set would take four times its memory.
-    pieces = [
-        interpolate(piece.float(), size, mode="bilinear", antialias=True).round_().clamp_(0, 255).byte()
-        for piece in data.images.split(4096)
-    ]
+    pieces = [_fitted(piece.float(), size, fit).round_().clamp_(0, 255).byte() for piece in data.pieces()]
     return replace(data, images=torch.cat(pieces))
+
+
+def _fitted(images: Tensor, size: tuple[int, int], fit: Fit) -> Tensor:
+    """(count, c, h, w) -> (count, c, *size)."""
+    height, width = images.shape[2:]
+    if fit == "crop":
+        kept = (
+            min(height, max(1, round(width * size[0] / size[1]))),
+            min(width, max(1, round(height * size[1] / size[0]))),
+        )
+        top, left = (height - kept[0]) // 2, (width - kept[1]) // 2
+        images = images[:, :, top : top + kept[0], left : left + kept[1]]
+    scale = min(size[0] / height, size[1] / width)
+    inner = (max(1, round(scale * height)), max(1, round(scale * width))) if fit == "pad" else size
+    resized = interpolate(images, inner, mode="bilinear", antialias=True)
+    below, right = size[0] - inner[0], size[1] - inner[1]
+    frame = [right // 2, right - right // 2, below // 2, below - below // 2]
+    return pad(resized, frame, mode="replicate") if any(frame) else resized

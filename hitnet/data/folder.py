@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import re
-import statistics
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from threading import Condition
 from typing import Literal, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from hitnet.data.dataset import Dataset, ImageSet
+from hitnet.data.mapped import MappedImages
+from hitnet.data.reading import Loading, Pictures, read_pictures
 from hitnet.data.split import split_off_test
-from hitnet.pictures import SUFFIXES, Pixels, decode, picture_size
+from hitnet.pictures import SUFFIXES
+from hitnet.settings import Fit
 
-LARGEST_KEPT = 128  # pictures of one size are kept as they are up to this side
-DEFAULT_SIDES = (28, 64)  # others become squares of their median side, within these bounds
-MOST_PIXELS = 50_000_000  # that are decoded at the same time; each takes some ten bytes
 LISTED = 50  # at most this many bad files are listed in an error
 SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini"})
 
@@ -41,28 +34,6 @@ class Entry:
     part: Part = "train"
 
 
-class Allowance:
-    """Lets threads decode pictures at the same time, as long as these have so many pixels together at most."""
-
-    def __init__(self, pixels: int) -> None:
-        self.most = self.left = pixels
-        self.changed = Condition()
-
-    @contextmanager
-    def of(self, pixels: int) -> Iterator[None]:
-        """Wait until so many pixels are left, or nobody else has any."""
-        pixels = min(pixels, self.most)
-        with self.changed:
-            self.changed.wait_for(lambda: self.left >= pixels)
-            self.left -= pixels
-        try:
-            yield
-        finally:
-            with self.changed:
-                self.left += pixels
-                self.changed.notify_all()
-
-
 def load_folder(
     root: Path,
     *,
@@ -70,17 +41,27 @@ def load_folder(
     test_fraction: float | None = 0.2,
     split_seed: int = 0,
     skip_bad: bool = False,
+    fit: Fit = "stretch",
+    cache: Path | None = None,
+    loading: Loading | None = None,
 ) -> Dataset:
     """`root/train/<class>/…` and `root/test/<class>/…`, or `root/<class>/…` split by `test_fraction` -> Dataset.
 
     `root/val/<class>/…` beside train/ and test/ is used for validation.
     """
     notes: list[str] = []
-    entries, images = _read_all(_find_entries(root, notes), image_size, skip_bad, notes)
+    entries = _find_entries(root, notes)
+    pictures = read_pictures(root, [entry.path for entry in entries], image_size, fit, cache, loading or Loading())
+    notes += pictures.notes
+    readable = _readable(entries, pictures, skip_bad, notes)
+    entries = [entries[place] for place in readable.tolist()]
+    notes.append(_colour_note(pictures.coloured, len(entries)))
     names = natural_order({entry.class_name for entry in entries})
-    labels = torch.tensor([names.index(entry.class_name) for entry in entries])
+    index = {name: place for place, name in enumerate(names)}
+    labels = torch.tensor([index[entry.class_name] for entry in entries])
     files = tuple(entry.path.relative_to(root).as_posix() for entry in entries)
-    whole = ImageSet(images, labels, files)
+    images = pictures.images
+    whole = ImageSet(images.subset(readable) if isinstance(images, MappedImages) else images[readable], labels, files)
     parts = {part: torch.tensor([entry.part == part for entry in entries]).nonzero()[:, 0] for part in PARTS}
     validation = None
     if len(parts["test"]):
@@ -192,70 +173,23 @@ def _is_picture(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
 
 
-def _read_all(
-    entries: list[Entry], size: tuple[int, int] | None, skip_bad: bool, notes: list[str]
-) -> tuple[list[Entry], Tensor]:
-    """The readable entries and their pixels, all of one size and colour mode: -> uint8 (count, channels, h, w)."""
-    paths = [entry.path for entry in entries]
-    with ThreadPoolExecutor() as pool:  # PIL releases the GIL while decoding
-        sizes = [each for each in pool.map(_size_or_error, paths) if not isinstance(each, Exception)]
-        if size is None and sizes:
-            size = _choose_size(sizes, notes)
-        pictures = list(pool.map(partial(_pixels_or_error, size=size, allowance=Allowance(MOST_PIXELS)), paths))
-    bad = [str(picture) for picture in pictures if isinstance(picture, Exception)]
+def _readable(entries: list[Entry], pictures: Pictures, skip_bad: bool, notes: list[str]) -> Tensor:
+    """The places of the entries whose pictures could be read; unless bad ones may be skipped, they are an error."""
+    bad = list(pictures.bad.values())
     if bad and not skip_bad:
         remedy = "Remove them, or skip them (--skip-bad, skip_bad=True)"
-        raise ValueError(f"{len(bad)} of {len(paths)} pictures are bad:\n{_listed(bad)}\n{remedy}")
+        raise ValueError(f"{len(bad)} of {len(entries)} pictures are bad:\n{_listed(bad)}\n{remedy}")
     if bad:
         notes.append(f"{len(bad)} bad pictures left out:\n{_listed(bad)}")
-    read = [
-        (entry, pixels) for entry, pixels in zip(entries, pictures, strict=True) if not isinstance(pixels, Exception)
-    ]
-    if not read:
-        raise ValueError(f"none of the {len(paths)} pictures can be read:\n{_listed(bad)}")
-    kept, pixels = zip(*read, strict=True)
-    return list(kept), _stack(pixels, notes)
+    if len(bad) == len(entries):
+        raise ValueError(f"none of the {len(entries)} pictures can be read:\n{_listed(bad)}")
+    return torch.tensor([place for place in range(len(entries)) if place not in pictures.bad])
 
 
-def _size_or_error(path: Path) -> tuple[int, int] | Exception:
-    try:
-        return picture_size(path)
-    except (ValueError, OSError) as error:
-        return error
-
-
-def _pixels_or_error(path: Path, size: tuple[int, int] | None, allowance: Allowance) -> Pixels | Exception:
-    try:
-        with allowance.of(math.prod(picture_size(path))):
-            return np.asarray(decode(path, size))
-    except (ValueError, OSError) as error:
-        return error
-
-
-def _choose_size(sizes: list[tuple[int, int]], notes: list[str]) -> tuple[int, int]:
-    """The size of all pictures if they share a small one, else a square of their median side."""
-    distinct = sorted(set(sizes), key=math.prod)
-    if len(distinct) == 1 and max(distinct[0]) <= LARGEST_KEPT:
-        return distinct[0]
-    median = round(statistics.median(side for size in sizes for side in size))
-    side = min(max(median, DEFAULT_SIDES[0]), DEFAULT_SIDES[1])
-    (low_h, low_w), (high_h, high_w) = distinct[0], distinct[-1]
-    came = f"{low_w}×{low_h}" if len(distinct) == 1 else f"{len(distinct)} sizes, {low_w}×{low_h} to {high_w}×{high_h}"
-    notes.append(f"pictures resized to {side}×{side} (they come in {came}); choose another with image_size")
-    return side, side
-
-
-def _stack(pictures: Sequence[Pixels], notes: list[str]) -> Tensor:
-    """Grey (h, w) and colour (h, w, 3) pictures -> (count, 1 or 3, h, w), in colour if any is."""
-    grey = sum(picture.ndim == 2 for picture in pictures)
-    if grey == len(pictures):
-        notes.append("grey: no picture has colour")
-        return torch.from_numpy(np.stack(pictures)[:, None])
-    notes.append(f"in colour, although {grey} of {len(pictures)} pictures are grey" if grey else "in colour")
-    shape = (*pictures[0].shape[:2], 3)
-    # Grey pictures get three equal channels.
-    coloured = [np.broadcast_to(picture.reshape(*shape[:2], -1), shape) for picture in pictures]
-    return torch.from_numpy(np.ascontiguousarray(np.stack(coloured).transpose(0, 3, 1, 2)))
+def _colour_note(coloured: int, total: int) -> str:
+    if not coloured:
+        return "grey: no picture has colour"
+    return "in colour" if coloured == total else f"in colour, although {total - coloured} of {total} pictures are grey"
 
 
 def _lacking(names: list[str], entries: list[Entry], part: Part) -> str:

@@ -116,7 +116,7 @@ def read_affnist(path: Path) -> ImageSet:
     parts = [_read_affnist_struct(source, name) for name, source in _mat_files(path)]
     if not parts:
         raise ValueError(f"{path} must hold .mat files of affNIST, got none; {REPLACE}")
-    return ImageSet(torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts]))
+    return ImageSet(torch.cat([part.pixels() for part in parts]), torch.cat([part.labels for part in parts]))
 
 
 def _mat_files(path: Path) -> Iterator[tuple[str, Path | io.BytesIO]]:

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from hitnet.data.dataset import Dataset, ImageSet
 
+MOST_VALUES = 150_000_000  # pixels in all their channels that are looked at together: 600 MB as floats
+
 
 def stratified_split(labels: Tensor, fraction: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Indices kept and indices held out: (count,) labels -> (kept,), (held,), both in ascending order.
@@ -39,6 +41,17 @@ def stratified_subset(labels: Tensor, count: int, generator: torch.Generator) ->
     if not len(counts) <= count <= len(labels):
         raise ValueError(f"count must lie between the {len(counts)} classes and the {len(labels)} images, got {count}")
     return _choose(labels, _allot(counts, count, at_most=counts), generator)[1]
+
+
+def look_at(data: ImageSet, count: int, classes: int, generator: torch.Generator) -> ImageSet:
+    """At most `count` of the images, in class proportions, at least one per class; fewer if they are large.
+
+    They are held in memory together, as floats.
+    """
+    most = max(min(count, MOST_VALUES // data.images.shape[1:].numel()), classes)
+    if len(data) <= most:
+        return data
+    return data.subset(stratified_subset(data.labels, most, generator))
 
 
 def split_training(

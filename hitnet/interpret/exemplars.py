@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from hitnet.core.layer import CENTRE
 from hitnet.core.model import TEST_BATCH, Model, evaluating
-from hitnet.data import ImageSet, stratified_subset, to_float
+from hitnet.data import ImageSet, look_at, to_float
+from hitnet.data.mapped import Images
 
 MOST_IMAGES = 12_000  # training images that are looked at
 MOST_PICTURES, MOST_PIXELS = 4_000, 4_000_000  # that are kept; more classes get fewer each, larger pictures shrink
@@ -33,9 +34,7 @@ class Exemplars:
 def choose_exemplars(model: Model, data: ImageSet, seed: int = 0) -> Exemplars:
     """Choose among training images that the network classifies correctly; among all of a class if it knows none."""
     classes, dims = model.head.num_classes, model.head.capsule_dim
-    if len(data) > MOST_IMAGES:
-        generator = torch.Generator().manual_seed(seed)
-        data = data.subset(stratified_subset(data.labels, max(MOST_IMAGES, classes), generator))
+    data = look_at(data, MOST_IMAGES, classes, torch.Generator().manual_seed(seed))
     of_class, per_end = how_many(classes, dims)
     typical, ends = torch.full((classes, of_class), -1), torch.full((classes, dims, 2, per_end), -1)
     for index in range(classes):
@@ -105,7 +104,7 @@ def _look(model: Model, images: Tensor) -> tuple[Tensor, Tensor]:
         return features.flatten(1), model.head(features)
 
 
-def _gather(images: Tensor, typical: Tensor, ends: Tensor) -> Exemplars:
+def _gather(images: Images, typical: Tensor, ends: Tensor) -> Exemplars:
     """The chosen images, each once, with places among them instead of among all images."""
     places = torch.cat([typical.flatten(), ends.flatten()])
     used, renamed = places.unique(return_inverse=True)

@@ -33,7 +33,7 @@ def read_pictures(model: Model, files: Sequence[Path]) -> Iterator[Picture]:
     assert shape is not None
     for file in files:
         try:
-            pixels, note = read_image(file, shape)
+            pixels, note = read_image(file, shape, model.config.fit)
         except (OSError, ValueError) as error:
             yield Picture(file, None, None, str(error))
         else:

@@ -74,7 +74,7 @@ def _write_npz(made: Iterator[tuple[Tensor, Tensor]], data: Dataset, out: Path) 
         content,
         x_train=torch.cat(images).flatten(0, 1).numpy(),
         y_train=torch.cat(labels).repeat_interleave(images[0].shape[1]).numpy(),
-        x_test=data.test.images.cpu().numpy(),
+        x_test=data.test.pixels().cpu().numpy(),
         y_test=data.test.labels.cpu().numpy(),
         class_names=np.array(data.class_names),
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from hitnet.core.model import Model, load
-from hitnet.data import Dataset, ImageSet, list_datasets, load_dataset, split_training
+from hitnet.data import Dataset, ImageSet, Loading, list_datasets, load_dataset, split_training
 from hitnet.data.dataset import in_channels
 from hitnet.data.folder import folder_name
 from hitnet.interpret.exemplars import Exemplars
@@ -80,14 +80,17 @@ def split(data: Dataset, settings: RunSettings) -> tuple[ImageSet, ImageSet | No
     return split_training(data, count=settings.train_images, validation=settings.validation, seed=settings.seed)
 
 
-def load_data(settings: RunSettings) -> Dataset:
-    """The data set that the settings name."""
+def load_data(settings: RunSettings, loading: Loading | None = None) -> Dataset:
+    """The data set that the settings name; `loading` is told of the progress."""
     return load_dataset(
         settings.data,
         data_dir=settings.data_dir,
         image_size=settings.image_size,
         test_fraction=settings.test_fraction,
         skip_bad=settings.skip_bad,
+        fit=settings.fit,
+        cache=settings.cache,
+        loading=loading,
     )
 
 
@@ -119,6 +122,8 @@ def data_for(
             image_size=size,
             test_fraction=test_fraction,
             skip_bad=skip_bad or settings.skip_bad,
+            fit=model.config.fit,
+            cache=settings.cache,
         )
         if expected is not None:
             data = in_channels(data, expected[0])

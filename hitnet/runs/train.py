@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hitnet.core.checkpoint import write_tensors
-from hitnet.data import Batches, Dataset, HybridAugmentation, Variation, list_datasets
+from hitnet.data import Batches, Dataset, HybridAugmentation, Loading, Variation, list_datasets
 from hitnet.data.variation import fingerprint, load_teacher
 from hitnet.files import remove_leftovers
 from hitnet.runs.calibrate import find_radii
@@ -31,7 +31,7 @@ Fingerprints = dict[str, str]
 
 def train(config: TrainConfig, *, watcher: Watcher | None = None, overwrite: bool = False) -> Run:
     """Train a new network into a new run folder."""
-    with prepare(_with_full_paths(config)) as (job, fingerprints):
+    with prepare(_with_full_paths(config), watcher) as (job, fingerprints):
         settings = job.settings
         run = Run.named(settings, job.data.name)
         if settings.teacher is not None and settings.teacher.resolve().is_relative_to(run.path.resolve()):
@@ -51,6 +51,7 @@ def _with_full_paths(config: TrainConfig) -> TrainConfig:
         config,
         data=str(place.resolve()) if own else config.data,
         data_dir=None if config.data_dir is None else config.data_dir.expanduser().resolve(),
+        cache=None if config.cache is None else config.cache.expanduser().resolve(),
         teacher=None if config.teacher is None else config.teacher.expanduser().resolve(),
     )
 
@@ -61,7 +62,7 @@ def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
     if run.is_finished:
         run.remove_state()  # the process may have been killed just before this
         raise ValueError(f"{run.path} is finished, so there is nothing to resume; see its result.json")
-    with prepare(run.read_settings()) as (job, fingerprints):
+    with prepare(run.read_settings(), watcher) as (job, fingerprints):
         run.check_same(fingerprints)
         job.state.restore(run.state_file)
         if job.team.leads:
@@ -70,7 +71,7 @@ def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
 
 
 @contextmanager
-def prepare(config: TrainConfig) -> Iterator[tuple[Job, Fingerprints]]:
+def prepare(config: TrainConfig, loading: Loading | None = None) -> Iterator[tuple[Job, Fingerprints]]:
     """Check settings and data here, before any file is written or replaced."""
     settings = config.resolve()
     if settings.threads is not None:
@@ -78,7 +79,7 @@ def prepare(config: TrainConfig) -> Iterator[tuple[Job, Fingerprints]]:
     device = choose_device(settings.device)
     precision = choose_precision(settings.precision, device)
     with join_team(device) as team:
-        data = load_data(settings)
+        data = load_data(settings, loading)
         sizes = data.train.labels.unique(return_counts=True)[1]
         times = float(sizes.max() / sizes.min())
         settings = config.resolve(settings.train_images or len(data.train), uneven=times > UNEVEN)

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from hitnet.core.model import Model, evaluating
+from hitnet.data.mapped import Images
 
 MOST = 5_000  # images: more change the averages no longer
 BATCH = 256
 
 
 @torch.no_grad()
-def refresh_norm(model: Model, images: Tensor, order: Tensor | None = None) -> None:
+def refresh_norm(model: Model, images: Images, order: Tensor | None = None) -> None:
     """Set the averages of encoder and head to those of these images, as they are: (count, …), bytes or floats.
 
     Of many images, the first in `order` are taken, or a fixed random choice. The decoder has none.

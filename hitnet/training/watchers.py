@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hitnet.core.model import Model, evaluating
-from hitnet.data import ImageSet, stratified_subset, to_float
+from hitnet.data import ImageSet, Loading, stratified_subset, to_float
 from hitnet.errors import require
 from hitnet.interpret.components import true_capsules
 from hitnet.interpret.prototypes import prototypes
@@ -24,7 +24,7 @@ COLUMNS = 10  # pictures per row
 MEASURED = 500  # test images whose components go into the histograms
 
 
-class Watcher:
+class Watcher(Loading):
     """Called as training proceeds, to display or save its progress. This base class does nothing."""
 
     def opened(self, folder: Path) -> None:
@@ -94,7 +94,7 @@ class TensorBoard(Watcher):
         writer.add_image("reconstructions", _pasted(pairs, len(originals)), epoch, dataformats="HWC")
 
     def _write_components(self, writer: Any, epoch: int) -> None:
-        own = true_capsules(self.model, to_float(self.images.images), self.images.labels)
+        own = true_capsules(self.model, to_float(self.images.pixels()), self.images.labels)
         writer.add_histogram("components", own, epoch)
         for component, values in enumerate(own.T):
             writer.add_histogram(f"component/c{component:02d}", values, epoch)

@@ -16,6 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from hitnet.pictures import Pixels, picture_size, read_pixels
+from hitnet.settings import Fit
 
 SECONDS = 10
 MEMORY = 1_500_000_000
@@ -30,16 +31,18 @@ class DecodingProcess:
         self.lock = Lock()
         self.process: subprocess.Popen[bytes] | None = None
 
-    def read(self, content: bytes, image_shape: tuple[int, int, int]) -> tuple[Pixels, str | None]:
+    def read(
+        self, content: bytes, image_shape: tuple[int, int, int], fit: Fit = "stretch"
+    ) -> tuple[Pixels, str | None]:
         """As `read_pixels`, or a ValueError that says what is wrong with the picture."""
         with self.lock:
-            answer, pixels = self._ask(content, image_shape)
+            answer, pixels = self._ask(content, image_shape, fit)
         if "error" in answer:
             raise ValueError(answer["error"])
         channels, height, width = image_shape
         return np.frombuffer(bytearray(pixels), np.uint8).reshape(height, width, channels), answer["note"]
 
-    def _ask(self, content: bytes, image_shape: tuple[int, int, int]) -> tuple[dict[str, Any], bytes]:
+    def _ask(self, content: bytes, image_shape: tuple[int, int, int], fit: Fit) -> tuple[dict[str, Any], bytes]:
         if self.process is None or self.process.poll() is not None:
             self.process = _start()
             self.end = weakref.finalize(self, _end, self.process)
@@ -48,7 +51,7 @@ class DecodingProcess:
         try:
             assert self.process.stdin is not None
             assert self.process.stdout is not None
-            _send(self.process.stdin, {"bytes": len(content), "image_shape": image_shape}, content)
+            _send(self.process.stdin, {"bytes": len(content), "image_shape": image_shape, "fit": fit}, content)
             return _receive(self.process.stdout)
         except (OSError, ValueError):
             self.end()
@@ -111,7 +114,7 @@ def decode_all(requests: IO[bytes], answers: IO[bytes]) -> None:
         message, content = _receive(requests)
         try:
             check_pixels(content)
-            pixels, note = read_pixels(io.BytesIO(content), tuple(message["image_shape"]))
+            pixels, note = read_pixels(io.BytesIO(content), tuple(message["image_shape"]), message["fit"])
             _send(answers, {"bytes": pixels.size, "note": note}, pixels.tobytes())
         except ValueError as error:
             _send(answers, {"bytes": 0, "error": str(error)}, b"")

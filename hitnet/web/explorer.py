@@ -102,7 +102,7 @@ class Explorer:
         """The explanation of a picture file; a ValueError says what is wrong with the file."""
         shape = self.model.config.image_shape
         assert shape is not None
-        decoded, note = self.decoding.read(content, shape)
+        decoded, note = self.decoding.read(content, shape, self.model.config.fit)
         pixels = torch.from_numpy(decoded).permute(2, 0, 1)
         with self.lock:
             return self._explain(255 - pixels if invert else pixels, None) | {"note": note}

@@ -105,7 +105,7 @@ class TestSet:
 
     def _score(self, part: ImageSet, start: int) -> list[Scored]:
         with self.model_lock:
-            scores = self.model.scores(to_float(part.images.to(self.model.device))).cpu()
+            scores = self.model.scores(to_float(part.pixels().to(self.model.device))).cpu()
         predicted, verdicts = self.model.head.decide(scores), self.model.verdicts(scores)
         own = scores.gather(1, predicted.unsqueeze(1)).squeeze(1)
         rows = zip(part.labels.tolist(), predicted.tolist(), own.tolist(), verdicts, strict=True)

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from hitnet.data import load_dataset, split_training
-from hitnet.data.folder import Allowance
+from hitnet.data.reading import Allowance
 
 
 def picture(seed: int = 0, size: tuple[int, int] = (12, 10), colour: bool = False) -> Image.Image:
