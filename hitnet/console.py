@@ -1,6 +1,7 @@
 """What the command line shows: progress during training, tables afterwards."""
 
 import shlex
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,7 +39,10 @@ QUALITY = {
     "share of sweeps that do": "sweeps_hit",
     "edge energy of prototypes (real images: 1)": "edge_energy",
 }
+WARM_UP, TIMED = 3, 10  # steps: the first ones take longer than the others
 FEW_STEPS = 200  # with fewer steps than this, a network hardly learns anything
+
+SILENCE = 10  # seconds; longer ones are filled where there is no bar
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -64,6 +68,7 @@ class TrainingView(Watcher):
         self.task: TaskID | None = None
         self.run: Run | None = None
         self.epochs, self.images, self.finishing_begun = 0, 0, False
+        self.silent_until = time.monotonic() + SILENCE
 
     def __enter__(self) -> "TrainingView":
         return self
@@ -79,6 +84,9 @@ class TrainingView(Watcher):
             self.progress.start()
             self.task = self.progress.add_task("decoding", total=total, rate="")
         self.progress.update(self.task, completed=done)
+        if not console.is_terminal and time.monotonic() > self.silent_until:
+            say(f"decoded {done:,} of {total:,} pictures")
+            self.silent_until = time.monotonic() + SILENCE
         if done == total:
             self.progress.remove_task(self.task)
             self.progress.stop()
@@ -103,7 +111,11 @@ class TrainingView(Watcher):
         total = self.epochs * len(batches)
         if total < FEW_STEPS:
             say(f"note: only {total} training steps; try more --epochs or a smaller --batch-size")
+        if job.memory is not None:
+            each = " in each process" if job.team.size > 1 else ""
+            say(f"memory: training takes about {job.memory.likely / 1e9:.2g} GB{each}")
         say(f"run folder: {self.run.path}" + (f", resuming after epoch {done}" if done else ""))
+        self.steps_per_epoch, self.first_steps = len(batches), FirstSteps()
         self.progress.start()
         self.task = self.progress.add_task("training", total=total, completed=done * len(batches), rate="")
 
@@ -111,6 +123,9 @@ class TrainingView(Watcher):
         if self.task is None:
             return
         self.images += images
+        if (seconds := self.first_steps.taken()) is not None:
+            epoch = seconds * self.steps_per_epoch
+            say(f"time: about {_duration(epoch)} per epoch, {_duration(epoch * self.epochs)} for {self.epochs} epochs")
         elapsed = self.progress.tasks[self.task].elapsed
         self.progress.update(self.task, advance=1, rate=f"{self.images / elapsed:,.0f} images/s" if elapsed else "")
 
@@ -132,6 +147,20 @@ class TrainingView(Watcher):
     def measuring(self) -> None:
         self.progress.stop()
         say("measuring the network and drawing what it learned")
+
+
+class FirstSteps:
+    """Measures how long a step takes, once, at the beginning of training."""
+
+    def __init__(self) -> None:
+        self.steps, self.began = 0, 0.0
+
+    def taken(self) -> float | None:
+        """To be called after every step: the seconds of one, when enough were made to say, else None."""
+        self.steps += 1
+        if self.steps == WARM_UP:
+            self.began = time.perf_counter()
+        return (time.perf_counter() - self.began) / TIMED if self.steps == WARM_UP + TIMED else None
 
 
 def show_result(run: Run) -> None:

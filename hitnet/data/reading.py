@@ -26,6 +26,7 @@ LARGEST_KEPT = 128  # pictures of one size are kept as they are up to this side
 DEFAULT_SIDES = (28, 64)  # others become squares of their median side, within these bounds
 MOST_IN_MEMORY = 256_000_000  # bytes of pixels in colour; more are kept in a file
 MOST_PIXELS = 50_000_000  # that are decoded at the same time; each takes some ten bytes
+MANY = 5_000  # files; looking at their sizes takes a few seconds
 MOST_SQUEEZED, SQUEEZED = 0.1, 1.25  # share of pictures that may be squeezed by more than this without a note
 
 Size = tuple[int, int]
@@ -85,6 +86,8 @@ def read_pictures(
     place = Place.of(root, size, fit, cache)
     if (known := _from_file(place, paths)) is not None:
         return known
+    if len(paths) > MANY:
+        loading.announced(f"looking at {len(paths):,} pictures in {root}")
     with ThreadPoolExecutor() as pool:  # PIL releases the GIL while decoding
         sizes = list(_in_order(pool, _size_or_error, paths))
         good = [each for each in sizes if not isinstance(each, Exception)]

@@ -22,6 +22,7 @@ from hitnet.settings import UNEVEN, RunSettings, TrainConfig
 from hitnet.training.devices import choose_device, choose_precision, join_team
 from hitnet.training.finishing import count_steps
 from hitnet.training.loop import Job, TrainingStopped, train_epochs
+from hitnet.training.needs import check_fits
 from hitnet.training.state import State
 from hitnet.training.watchers import Row, TensorBoard, Watcher
 
@@ -86,7 +87,9 @@ def prepare(config: TrainConfig, loading: Loading | None = None) -> Iterator[tup
         if settings.balance and times > UNEVEN:
             note = f"every class is shown equally often, since the largest has {times:.0f} times as many images as the"
             data = replace(data, notes=(*data.notes, f"{note} smallest (--no-balance for each image equally often)"))
-        state = State.fresh(settings, settings.model_config(data.image_shape, data.class_names), device)
+        model_config = settings.model_config(data.image_shape, data.class_names)
+        memory = check_fits(model_config, -(-settings.batch_size // team.size), device, settings.ema > 0)
+        state = State.fresh(settings, model_config, device)
         if settings.finishing:
             check_finishable(state.model, "this network")
         if settings.snapshots and state.model.decoder is None:
@@ -112,7 +115,7 @@ def prepare(config: TrainConfig, loading: Loading | None = None) -> Iterator[tup
         held_out = {"test": data.test.to(device)}
         if validation is not None:
             held_out = {"validation": validation.to(device), **held_out}
-        yield Job(settings, data, batches, held_out, state, device, precision, team), fingerprints
+        yield Job(settings, data, batches, held_out, state, device, precision, team, memory), fingerprints
 
 
 def _variation(settings: RunSettings, data: Dataset, device: torch.device, fingerprints: Fingerprints) -> Variation:

@@ -13,6 +13,7 @@ from hitnet.data import Batches, Dataset, ImageSet
 from hitnet.settings import RunSettings
 from hitnet.training.devices import Team, autocast
 from hitnet.training.evaluation import evaluate
+from hitnet.training.needs import Memory
 from hitnet.training.state import State
 from hitnet.training.statistics import refresh_norm
 from hitnet.training.watchers import Row, Watcher
@@ -35,6 +36,8 @@ class Job:
     device: torch.device
     precision: torch.dtype
     team: Team
+    memory: Memory | None
+    """What each process is expected to take; None if it is not known."""
 
 
 def train_epochs(job: Job, watchers: Sequence[Watcher]) -> None:
