@@ -115,6 +115,8 @@ class TrainingView(Watcher):
             each = " in each process" if job.team.size > 1 else ""
             say(f"memory: training takes about {job.memory.likely / 1e9:.2g} GB{each}")
         say(f"run folder: {self.run.path}" + (f", resuming after epoch {done}" if done else ""))
+        if self.run.inputs_file.is_file():
+            say(f"what the network sees: {self.run.inputs_file}")
         self.steps_per_epoch, self.first_steps = len(batches), FirstSteps()
         self.progress.start()
         self.task = self.progress.add_task("training", total=total, completed=done * len(batches), rate="")
@@ -125,7 +127,8 @@ class TrainingView(Watcher):
         self.images += images
         if (seconds := self.first_steps.taken()) is not None:
             epoch = seconds * self.steps_per_epoch
-            say(f"time: about {_duration(epoch)} per epoch, {_duration(epoch * self.epochs)} for {self.epochs} epochs")
+            whole = f", {_duration(epoch * self.epochs)} for all {self.epochs}" if self.epochs > 1 else ""
+            say(f"time: about {_duration(epoch)} per epoch{whole}")
         elapsed = self.progress.tasks[self.task].elapsed
         self.progress.update(self.task, advance=1, rate=f"{self.images / elapsed:,.0f} images/s" if elapsed else "")
 

@@ -196,7 +196,8 @@ class RunOptions:
     """Stop when the validation error has not improved for this many epochs, and keep the best; 0 never stops early.
     The rate then falls 5 % per epoch where it would otherwise rise and fall once."""
     no_exemplars: bool = False
-    """Keep no training images in the run folder; by default a few small copies are kept, shown beside drawings."""
+    """Keep no training images in the run folder; by default a few small copies are kept, shown beside drawings and in
+    plots/inputs.png."""
     track: Literal["none", "tensorboard"] = "none"
     """tensorboard writes curves, prototypes, reconstructions and histograms of components to RUN/tensorboard."""
 

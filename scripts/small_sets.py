@@ -36,7 +36,7 @@ console = Console(soft_wrap=True)
 def simple_errors(folder: Path) -> dict[str, float]:
     """The test error of each simple classifier, in %."""
     data = load_dataset(str(folder), image_size=SIDE)
-    train, test = ((part.images.flatten(1).numpy() / 255, part.labels.numpy()) for part in (data.train, data.test))
+    train, test = ((part.pixels().flatten(1).numpy() / 255, part.labels.numpy()) for part in (data.train, data.test))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # logistic regression stops before its optimum; more iterations change nothing
         return {name: 100 * (1 - make().fit(*train).score(*test)) for name, make in SIMPLE.items()}

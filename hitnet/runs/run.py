@@ -25,7 +25,7 @@ class Run:
     model/                config.json, model.safetensors
     state.safetensors     what resuming needs; removed when the run is finished
     finishing.safetensors the same for the finishing phase
-    plots/                pictures
+    plots/                pictures; inputs.png shows real ones, not with --no-exemplars
     snapshots/            the decoder after each epoch, with --snapshots
     tensorboard/          curves and more, with --track
     result.json           test error, time and quality of the finished run
@@ -73,6 +73,10 @@ class Run:
     @property
     def plots_folder(self) -> Path:
         return self.path / "plots"
+
+    @property
+    def inputs_file(self) -> Path:
+        return self.plots_folder / "inputs.png"
 
     @property
     def snapshots_folder(self) -> Path:

@@ -15,6 +15,7 @@ from hitnet.files import remove_leftovers
 from hitnet.runs.calibrate import find_radii
 from hitnet.runs.environment import describe_environment
 from hitnet.runs.finish import check_finishable, finish_model, save_next
+from hitnet.runs.inputs import write_inputs
 from hitnet.runs.reopen import load_data, split
 from hitnet.runs.result import write_result
 from hitnet.runs.run import Run
@@ -159,6 +160,8 @@ def _watchers(run: Run, job: Job, watcher: Watcher | None) -> list[Watcher]:
 
 
 def _train(run: Run, job: Job, watchers: list[Watcher]) -> Run:
+    if job.team.leads and not job.state.epoch:
+        write_inputs(run, job)
     for watcher in watchers:
         watcher.opened(run.path)
     try:

@@ -4,6 +4,7 @@ from hitnet.interpret.figures.atlas import class_page, component_sweep, hybrid_p
 from hitnet.interpret.figures.canvas import BLUE, GREY, ORANGE, save
 from hitnet.interpret.figures.card import decision_card
 from hitnet.interpret.figures.components import component_histograms
+from hitnet.interpret.figures.inputs import input_sheet
 from hitnet.interpret.figures.losses import loss_surfaces
 from hitnet.interpret.figures.training import confusion_matrix, curves, errors_by_epoch
 
@@ -20,6 +21,7 @@ __all__ = [
     "errors_by_epoch",
     "hybrid_preview",
     "image_grid",
+    "input_sheet",
     "loss_surfaces",
     "save",
     "save_evolution",
