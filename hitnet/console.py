@@ -68,7 +68,7 @@ class TrainingView(Watcher):
         self.task: TaskID | None = None
         self.run: Run | None = None
         self.epochs, self.images, self.finishing_begun = 0, 0, False
-        self.silent_until = time.monotonic() + SILENCE
+        self.silent_until = 0.0
 
     def __enter__(self) -> "TrainingView":
         return self
@@ -83,12 +83,13 @@ class TrainingView(Watcher):
         if self.task is None:
             self.progress.start()
             self.task = self.progress.add_task("decoding", total=total, rate="")
+            self.silent_until = time.monotonic() + SILENCE
         self.progress.update(self.task, completed=done)
         if not console.is_terminal and time.monotonic() > self.silent_until:
             say(f"decoded {done:,} of {total:,} pictures")
             self.silent_until = time.monotonic() + SILENCE
         if done == total:
-            self.progress.remove_task(self.task)
+            self.progress.update(self.task, visible=False)
             self.progress.stop()
             self.task = None
 
