@@ -305,3 +305,33 @@ def test_pictures_are_decoded_together_only_up_to_so_many_pixels():
     assert max(total for total in most if total < 1000) <= 100
     assert set(alone) == {1000}  # too large for the limit, but alone
     assert allowance.left == 100
+
+
+def test_many_pictures_of_another_shape_are_not_squeezed_silently(tmp_path):
+    fill(tmp_path / "a", 8, size=(40, 40))
+    fill(tmp_path / "b", 8, size=(40, 40))
+    assert not any("shape" in note for note in load_dataset(tmp_path, image_size=20).notes)
+    picture(size=(49, 40)).save(tmp_path / "b" / "nearly.png")
+    picture(size=(60, 40)).save(tmp_path / "b" / "wide.png")
+    assert not any("shape" in note for note in load_dataset(tmp_path, image_size=20).notes)  # one of 18
+    picture(size=(20, 40)).save(tmp_path / "b" / "narrow.png")
+    squeezed = "2 of 19 pictures have another shape than 20×20"
+    assert (
+        f"{squeezed} and are squeezed; keep their shape with --fit pad"
+        in load_dataset(tmp_path, image_size=20).notes[0]
+    )
+    assert f"{squeezed}: their middle is taken (--fit crop)" in load_dataset(tmp_path, image_size=20, fit="crop").notes
+
+
+@pytest.mark.parametrize("fit", ["stretch", "crop", "pad"])
+def test_arrays_are_fitted_like_pictures(tmp_path, fit):
+    """The same noise as files and as an array; both are brought to another size and shape."""
+    smooth = [np.asarray(picture(seed, (6, 4)).resize((48, 32), Image.Resampling.BICUBIC)) for seed in range(4)]
+    for number, pixels in enumerate(smooth):
+        (tmp_path / "files" / str(number % 2)).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / "files" / str(number % 2) / f"{number}.png")
+    np.savez(tmp_path / "array.npz", x_train=np.stack(smooth)[[0, 2, 1, 3]], y_train=[0, 0, 1, 1])
+    files, array = (
+        load_dataset(tmp_path / name, image_size=24, fit=fit, test_fraction=0.5) for name in ("files", "array.npz")
+    )
+    assert (files.train.images.int() - array.train.images.int()).abs().float().mean() < 3

@@ -166,3 +166,46 @@ def test_a_pipe_or_device_in_place_of_a_picture_is_refused(tmp_path):
     Image.new("L", (28, 28)).save(tmp_path / "real.png")
     (tmp_path / "link.png").symlink_to("real.png")
     assert read_image(tmp_path / "link.png", (1, 28, 28))[1] is None
+
+
+def bands(width: int, height: int) -> Image.Image:
+    """Red, green and blue, side by side along the longer side."""
+    pixels = np.zeros((height, width, 3), np.uint8)
+    for band, part in enumerate(np.array_split(pixels, 3, axis=int(width > height))):
+        part[..., band] = 255
+    return Image.fromarray(pixels)
+
+
+@pytest.mark.parametrize(("width", "height"), [(90, 30), (30, 90)])
+def test_a_picture_of_another_shape_is_stretched_cropped_or_padded(width, height):
+    file = saved(bands(width, height))
+    wide = width > height
+    stretched, cropped, padded = (np.asarray(decode(file, (30, 30), fit)) for fit in ("stretch", "crop", "pad"))
+    along = (lambda pixels: pixels[15, [1, 15, 28]]) if wide else (lambda pixels: pixels[[1, 15, 28], 15])
+    primary = [[255, 0, 0], [0, 255, 0], [0, 0, 255]]
+    assert along(stretched).tolist() == along(padded).tolist() == primary
+    assert (cropped == [0, 255, 0]).all()  # the middle third
+    # Padded: the picture in the middle, 30×10, its edge repeated to both sides.
+    turned = padded if wide else padded.transpose(1, 0, 2)
+    assert (turned == turned[15]).all()
+    assert read_image(file, (3, 30, 30), "pad")[1] == f"30×30 from {width}×{height}, padded"
+    assert read_image(file, (3, 30, 30), "crop")[1] == f"30×30 from {width}×{height}, cropped"
+    assert read_image(saved(bands(60, 60)), (3, 30, 30), "crop")[1] == "30×30 from 60×60"
+
+
+@pytest.mark.parametrize("fit", ["stretch", "crop", "pad"])
+@pytest.mark.parametrize("size", [(1000, 1), (1, 1000), (1, 1), (7, 500)])
+def test_any_shape_fits(fit, size):
+    assert decode(saved(Image.new("RGB", size, "red")), (28, 20), fit).size == (20, 28)
+
+
+def test_padding_and_turning_and_transparency_go_together():
+    """Turned upright first, transparent pixels on white, then padded."""
+    exif = Image.Exif()
+    exif[0x0112] = 6  # stored on its side
+    image = Image.new("RGBA", (40, 20), (0, 0, 0, 0))
+    image.paste((0, 0, 0, 255), (10, 5, 30, 15))
+    pixels = np.asarray(decode(saved(image, exif=exif), (40, 40), "pad"))
+    assert pixels[20, 20] == 0
+    assert (pixels[:, [0, 8, 31, 39]] == 255).all()
+    assert pixels[:, 20].tolist().count(0) == pytest.approx(20, abs=1)

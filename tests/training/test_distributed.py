@@ -95,3 +95,26 @@ def test_an_error_of_the_first_process_ends_them_all(settings: Callable[..., Tra
     done = torchrun("-m", "hitnet", *command, fails=True)
     assert f"hitnet: error: there is already a run (finished) in {run.path}" in done.stderr
     assert snapshot(run.path) == before
+
+
+# Every folder counts as large.
+FROM_A_FILE = """
+from hitnet import cli
+from hitnet.data import reading
+
+reading.MOST_IN_MEMORY = 0
+cli.main()
+"""
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_two_processes_share_one_file_of_decoded_pictures(folder_of_pictures: Path):
+    script = folder_of_pictures / "from_a_file.py"
+    script.write_text(FROM_A_FILE)
+    command = ["train", "--data", str(folder_of_pictures / "my-pictures"), "--model", "lenet5-hom", "--width", "2"]
+    command += ["--epochs", "1", "--cache", str(folder_of_pictures / "cache"), "--out", str(folder_of_pictures)]
+    done = torchrun(str(script), *command)
+    (place,) = (path for path in (folder_of_pictures / "cache").iterdir() if path.is_dir())
+    assert (place / "pixels.uint8").stat().st_size == 21 * 3 * 24 * 30
+    assert f"decoded pictures are kept in {place}" in done.stdout
+    assert Run(folder_of_pictures / "my-pictures" / "lenet5-hom-s0").is_finished

@@ -26,7 +26,7 @@ def input_sheet(as_they_come: Tensor, varied: Tensor | None, class_names: Sequen
     kinds = [("as they come", as_they_come, BLUE)] + (
         [] if varied is None else [("varied for training", varied, ORANGE)]
     )
-    wide, head, between = columns * CELL * width / height, 0.75, 0.2
+    wide, head, between = columns * CELL * width / height, 0.6, 0.2
     left = 0.3 + 0.075 * max(map(len, names))
     block_width = left + len(kinds) * (wide + between)
     size = (max(blocks * block_width, 0.09 * len(title)), head + CELL * longest + 0.1)
