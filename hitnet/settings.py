@@ -23,6 +23,7 @@ Schedule = Literal["constant", "decay", "one-cycle"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Fill = Literal["zeros", "edge"]
 Fit = Literal["stretch", "crop", "pad"]
+Augment = Literal["none", "shift", "hybrid", "digits", "objects", "photos"]
 ImageShape = tuple[int, int, int]
 """(channels, height, width)"""
 
@@ -62,6 +63,19 @@ OWN: dict[str, dict[str, Any]] = {
     "n1": {"decoder": "none"},
     **{name: {**MODERN, "decoder": "none"} for name in ("lenet5", "resnet18", "densenet40-12")},
     **dict.fromkeys(("lenet5-hom", "resnet18-hom", "densenet40-12-hom", "timm"), MODERN),
+}
+
+# How training images are varied: recipes by name, each part of which can also be set by itself.
+LARGEST_CHANGE = {"rotate": 180.0, "scale": 0.9, "shear": 60.0, "colour": 1.0, "erase": 1.0}
+UNVARIED: dict[str, Any] = {"shift": 0, "flip": False, **dict.fromkeys(LARGEST_CHANGE, 0.0)}
+RECIPES: dict[str, dict[str, Any]] = {
+    "none": UNVARIED,
+    "shift": {**UNVARIED, "shift": 2},
+    "hybrid": {**UNVARIED, "shift": 2},
+    "digits": {**UNVARIED, "shift": 2, "rotate": 10.0, "scale": 0.1, "shear": 10.0},
+    "objects": {**UNVARIED, "shift": 2, "flip": True, "rotate": 5.0, "scale": 0.05, "erase": 0.25},
+    # Neither turned nor scaled: interpolation would blur small photos, and tests show sharp ones.
+    "photos": {**UNVARIED, "shift": 2, "flip": True, "colour": 0.1, "erase": 0.25},
 }
 
 # Few images need small batches and many epochs, or training would end after a few steps.
@@ -107,6 +121,9 @@ def complete(options: dict[str, Any], network: str, images: int | None = None, u
         own["schedule"] = "decay"  # stopped early, the rate of one cycle would still be high
     if options.get("decoder") not in (None, own["decoder"]):
         own["finishing"] = PAPER["finishing"]  # it would replace the decoder that was asked for
+    if "augment" in options:
+        own |= RECIPES[options["augment"]]
+        options = {**options, "flip": options["flip"] or own["flip"]}
     return {name: own.get(name) if value is None else value for name, value in options.items()}
 
 
@@ -159,15 +176,28 @@ class RunOptions:
     """Adam's learning rate, the peak for one-cycle; the network's own if not given (paper: 0.001)."""
     batch_size: int | None = None
     """Images per step, divided among all processes; 128, or fewer for few images, at least 16 (paper: 128)."""
-    shift: int = 2
-    """Shift training images by up to this many whole pixels in each direction."""
+    augment: Augment = "shift"
+    """How training images are varied: none, shift (2 pixels), or a recipe for a kind of data, whose parts the next
+    options can set: digits are also turned, slanted and scaled, objects turned, scaled, mirrored and partly erased,
+    photos recoloured, mirrored and partly erased. hybrid lets a trained network deform them after the shift."""
+    shift: int | None = None
+    """Shift training images by up to this many whole pixels in each direction; the recipe's own if not given."""
     shift_fill: Fill | None = None
     """What comes in at the edge of a shifted image: zeros (black), or the edge's own pixels; the network's own if not
     given (paper: zeros)."""
     flip: bool = False
-    """Mirror half of the training images."""
-    augment: Literal["none", "shift", "hybrid"] = "shift"
-    """none leaves training images unchanged; hybrid lets a trained network deform them after the shift."""
+    """Mirror each training image in every other epoch; objects and photos are always mirrored."""
+    rotate: float | None = None
+    """Turn training images by up to this many degrees; the recipe's own if not given."""
+    scale: float | None = None
+    """Make them wider or narrower, taller or shorter, by up to this fraction; the recipe's own if not given."""
+    shear: float | None = None
+    """Slant them by up to this many degrees; the recipe's own if not given."""
+    colour: float | None = None
+    """Change their saturation, contrast and brightness by up to this fraction; the recipe's own if not given."""
+    erase: float | None = None
+    """Hide a square of this fraction of their side, which the decoder still has to draw; the recipe's own if not
+    given."""
     teacher: Path | None = None
     """The run whose network deforms the images (hybrid only)."""
     hybrid_fraction: float = 1.0
@@ -334,8 +364,12 @@ class TrainConfig(NetworkOptions, RunOptions):
             raise ValueError("augment hybrid and a teacher go together: --augment hybrid --teacher RUN")
         if self.hybrid_fraction != 1 and self.augment != "hybrid":
             raise ValueError("hybrid_fraction has no effect without a teacher: --augment hybrid --teacher RUN")
-        if self.augment == "none" and self.flip:
-            raise ValueError("augment none leaves the images as they are, flip mirrors them; choose one")
+        for name, most in LARGEST_CHANGE.items():
+            if getattr(self, name) is not None and not 0 <= getattr(self, name) <= most:
+                raise ValueError(f"{name} must lie in [0, {most:g}], got {getattr(self, name)}; 0 turns it off")
+        for name in ("flip", *LARGEST_CHANGE):
+            if self.augment == "none" and getattr(self, name):
+                raise ValueError(f"augment none leaves the images as they are, {name} changes them; choose one")
         if self.patience and self.validation == 0:
             raise ValueError("patience needs a validation split to watch; add validation=0.1, for example")
 
@@ -355,7 +389,13 @@ class RunSettings(TrainConfig):
     schedule: Schedule = field()
     learning_rate: float = field()
     batch_size: int = field()
+    shift: int = field()
     shift_fill: Fill = field()
+    rotate: float = field()
+    scale: float = field()
+    shear: float = field()
+    colour: float = field()
+    erase: float = field()
     refresh_norm: bool = field()
     balance: bool = field()
     finishing: float = field()

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from hitnet.files import read_json, write_json
-from hitnet.settings import TrainConfig, _revive, read_model_config, read_run_settings
+from hitnet.settings import RECIPES, TrainConfig, _revive, read_model_config, read_run_settings
 
 
 @dataclass(frozen=True)
@@ -129,3 +129,27 @@ def test_files_of_former_versions_mean_the_decoder_that_was_the_default_then(tmp
 def test_a_finishing_phase_of_negative_length_is_refused():
     with pytest.raises(ValueError, match="finishing must be finite and at least 0, got -1; 0 turns it off"):
         TrainConfig(finishing=-1)
+
+
+def test_a_recipe_fills_in_what_was_left_open_and_a_given_part_replaces_its_own():
+    assert TrainConfig(augment="shift").resolve().shift == 2
+    assert TrainConfig(augment="none").resolve().shift == 0
+    digits = TrainConfig(augment="digits", rotate=30.0, shift=0).resolve()
+    assert (digits.rotate, digits.shift, digits.scale, digits.flip) == (30.0, 0, RECIPES["digits"]["scale"], False)
+    assert TrainConfig(augment="photos").resolve().flip
+    assert TrainConfig(augment="digits", flip=True).resolve().flip
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rotate": 181.0}, r"rotate must lie in \[0, 180\], got 181.0; 0 turns it off"),
+        ({"scale": 1.0}, r"scale must lie in \[0, 0.9\]"),
+        ({"erase": -0.1}, r"erase must lie in \[0, 1\]"),
+        ({"colour": float("nan")}, r"colour must lie in \[0, 1\], got nan"),
+        ({"augment": "none", "shear": 5.0}, "augment none leaves the images as they are, shear changes them"),
+    ],
+)
+def test_a_variation_that_cannot_work_is_refused(options: dict[str, object], message: str):
+    with pytest.raises(ValueError, match=message):
+        TrainConfig(**options)  # type: ignore[arg-type]

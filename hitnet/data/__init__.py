@@ -1,15 +1,17 @@
 """Data sets by name or path, as uint8, whole on the device or in a file, and cut into batches."""
 
-from hitnet.data.batches import Batches
+from hitnet.data.batches import Batch, Batches
 from hitnet.data.catalog import list_datasets, load_dataset
 from hitnet.data.dataset import Dataset, ImageSet
 from hitnet.data.npz import channels_first
 from hitnet.data.picture import read_image
 from hitnet.data.reading import Loading
 from hitnet.data.split import look_at, split_training, stratified_split, stratified_subset
-from hitnet.data.variation import HybridAugmentation, Variation, flip, shift, to_float
+from hitnet.data.transforms import to_float
+from hitnet.data.variation import HybridAugmentation, Variation, shift
 
 __all__ = [
+    "Batch",
     "Batches",
     "Dataset",
     "HybridAugmentation",
@@ -17,7 +19,6 @@ __all__ = [
     "Loading",
     "Variation",
     "channels_first",
-    "flip",
     "list_datasets",
     "load_dataset",
     "look_at",

@@ -6,8 +6,9 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn.functional import affine_grid, grid_sample, pad
+from torch.nn.functional import pad
 
+from hitnet.data.transforms import affine_maps, warp
 from hitnet.data.variation import shift
 
 FRAME = 40
@@ -37,27 +38,17 @@ def deform(images: Tensor, *, generator: torch.Generator) -> Tensor:
 def _deform(images: Tensor, generator: torch.Generator) -> Tensor:
     around = (CANVAS - images.shape[-1]) // 2
     canvas = pad(images, (around,) * 4).float()
-    # affine_grid needs to know where each new pixel comes from: the inverse of the map.
-    origin = torch.cat([torch.linalg.inv(_random_maps(len(images), generator)), torch.zeros(len(images), 2, 1)], dim=2)
-    grid = affine_grid(origin, list(canvas.shape), align_corners=False)
-    warped = grid_sample(canvas, grid, align_corners=False).round_().clamp_(0, 255).byte()
+    warped = warp(canvas, _random_maps(len(images), generator)).round_().clamp_(0, 255).byte()
     rows = _random_window(warped.amax(dim=(1, 3)) > 0, generator)
     columns = _random_window(warped.amax(dim=(1, 2)) > 0, generator)
     return warped[torch.arange(len(images))[:, None, None], 0, rows[:, :, None], columns[:, None, :]][:, None]
 
 
 def _random_maps(count: int, generator: torch.Generator) -> Tensor:
-    """Rotation after shear after scaling: (count, 2, 2)."""
     angle, shear, tall, wide = torch.rand(4, count, generator=generator)
     angle, shear = (2 * angle - 1) * ROTATION, (2 * shear - 1) * SHEAR
     tall, wide = (SCALE[0] + (SCALE[1] - SCALE[0]) * uniform for uniform in (tall, wide))
-    zero, one = torch.zeros(count), torch.ones(count)
-    cos, sin = angle.cos(), angle.sin()
-    rotate, slant, scale = (
-        torch.stack(entries, dim=1).view(count, 2, 2)
-        for entries in ((cos, -sin, sin, cos), (one, shear, zero, one), (wide, zero, zero, tall))
-    )
-    return rotate @ slant @ scale
+    return affine_maps(angle, shear, wide, tall)
 
 
 def _random_window(inked: Tensor, generator: torch.Generator) -> Tensor:

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from hitnet.data.dataset import ImageSet
-from hitnet.data.variation import Variation, to_float
+from hitnet.data.transforms import to_float
+from hitnet.data.variation import Variation
+
+
+class Batch(NamedTuple):
+    """One step's images, float32 in [0, 1] (batch, channels, height, width), and int64 labels (batch,)."""
+
+    images: Tensor
+    """What the network sees."""
+    labels: Tensor
+    whole: Tensor
+    """What it should draw: the same images with nothing erased."""
 
 
 class Batches:
-    """Iterate over one epoch: float32 images in [0, 1] (batch, channels, height, width) and int64 labels (batch,).
+    """The batches of an image set: `for images, labels in batches` to evaluate, `batches.epoch(number)` to train.
 
-    With a `generator` each iteration is a freshly shuffled and varied training epoch; without one the images come in
-    order and as they are, for evaluation. With `balance`, an epoch shows every class equally often. `batch_size` is the
-    global one: every rank chooses the same order and the same shifts and takes its slice of each batch, so 2 ranks of
-    64 together see what one process of 128 sees.
+    Evaluation takes the images in order and as they are. Every training epoch is shuffled and varied anew with the
+    `generator`; with `balance`, it shows every class equally often. `batch_size` is the global one: every rank chooses
+    the same order and the same variation and takes its slice of each batch, so 2 ranks of 64 together see what one
+    process of 128 sees.
 
     Training gives every rank at least 2 images (batch statistics of one image mean nothing): a last batch too small for
     that is dropped. Evaluation drops nothing.
@@ -50,19 +62,22 @@ class Batches:
         return len(self.spans)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        images, labels = self.data.images, self.data.labels
-        if self.generator is None:
-            for start, stop in self.spans:
-                yield to_float(images[start:stop]), labels[start:stop]
-            return
-        count, device = len(self.data), images.device
-        order = self.order(self.generator).to(device)
-        choices = self.variation.choose(count, self.generator, device)
         for start, stop in self.spans:
-            chosen = order[start:stop]
-            part = choices.of(start, stop)
-            varied = self.variation.apply(images[chosen], labels[chosen], part, self.generator, self.rank)
-            yield varied, labels[chosen]
+            yield to_float(self.data.images[start:stop]), self.data.labels[start:stop]
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of a training epoch; its number decides which images are mirrored."""
+        if self.generator is None:
+            raise ValueError("a training epoch is random and needs a generator; give one to Batches")
+        data, variation, device = self.data, self.variation, self.data.images.device
+        order = self.order(self.generator)
+        choices = variation.choose(order, number, self.generator, device)
+        order = order.to(device)
+        for start, stop in self.spans:
+            chosen, part = order[start:stop], choices.of(start, stop)
+            labels = data.labels[chosen]
+            whole = variation.apply(data.images[chosen], labels, part, self.generator, self.rank)
+            yield Batch(variation.hide(whole, part), labels, whole)
 
     def order(self, generator: torch.Generator) -> Tensor:
         """Which images an epoch shows, in order: (count,) indices, on the generator's device."""

@@ -1,4 +1,4 @@
-"""How training images are varied: whole-pixel shifts, mirroring, and deformations by a trained network."""
+"""How training images are varied: what is done to them, in what order, and all random choices of an epoch."""
 
 from __future__ import annotations
 
@@ -14,23 +14,30 @@ from torch import Tensor
 from hitnet.core.checks import check_labels
 from hitnet.core.model import Model, evaluating, load
 from hitnet.data.dataset import Dataset
+from hitnet.data.transforms import affine_maps, erase, mirror, move, recolour, to_float, warp
 from hitnet.settings import Fill
 
 
-def to_float(images: Tensor) -> Tensor:
-    """Bytes 0..255 as float32 in [0, 1], exactly x/255: any shape -> same."""
-    return images.float().div_(255)
-
-
 class Choices(NamedTuple):
-    """The random choices for the images of an epoch, made for all at once; None where there is nothing to choose."""
+    """What was chosen for each image of an epoch, in the order of showing; None where there is nothing to choose."""
 
-    offsets: Tensor | None
-    mirrored: Tensor | None
+    offsets: Tensor | None = None
+    """(count, 2): moves (down, right) in whole pixels."""
+    mirrored: Tensor | None = None
+    """(count,) of bool."""
+    maps: Tensor | None = None
+    """(count, 2, 2): rotation, shear and scaling."""
+    strengths: Tensor | None = None
+    """(count, 3): saturation, contrast and brightness as factors."""
+    holes: Tensor | None = None
+    """(count, 2): the middle of the erased square, as fractions of height and width."""
 
     def of(self, start: int, stop: int) -> Choices:
         """The choices for some of the images."""
         return Choices(*(None if chosen is None else chosen[start:stop] for chosen in self))
+
+    def to(self, device: torch.device) -> Choices:
+        return Choices(*(None if chosen is None else chosen.to(device) for chosen in self))
 
 
 @dataclass(frozen=True)
@@ -42,51 +49,74 @@ class Variation:
     fill: Fill = "zeros"
     """What comes in at the edge."""
     flip: bool = False
-    """Mirror half of the images."""
+    """Mirror each image in every other epoch."""
+    rotate: float = 0.0
+    """Turn by up to this many degrees."""
+    scale: float = 0.0
+    """Make wider or narrower, taller or shorter, each by up to this fraction."""
+    shear: float = 0.0
+    """Slant by up to this many degrees."""
+    colour: float = 0.0
+    """Change saturation, contrast and brightness, each by up to this fraction."""
     hybrid: HybridAugmentation | None = None
     """Let a trained network deform them."""
     hybrid_fraction: float = 1.0
     """The fraction of each batch that is deformed."""
+    erase: float = 0.0
+    """Hide a square of this fraction of the shorter side."""
+    seed: int = 0
+    """Decides which half of the images is mirrored in the first epoch."""
 
-    def choose(self, count: int, generator: torch.Generator, device: torch.device) -> Choices:
-        """The random choices for an epoch of `count` images."""
+    def choose(self, order: Tensor, epoch: int, generator: torch.Generator, device: torch.device) -> Choices:
+        """The choices for an epoch that shows the images in this order, (count,), on a device."""
         # For the whole epoch at once: one copy to the device, and the same choices for any number of processes.
-        offsets = random_offsets(count, self.shift, generator).to(device) if self.shift else None
-        mirrored = random_coins(count, generator).to(device) if self.flip else None
-        return Choices(offsets, mirrored)
+        count = len(order)
+        return Choices(
+            offsets=random_offsets(count, self.shift, generator) if self.shift else None,
+            mirrored=mirrored_in(epoch, count, self.seed)[order.cpu()] if self.flip else None,
+            maps=self._random_maps(count, generator) if self.rotate or self.scale or self.shear else None,
+            strengths=1 + self.colour * random_signed(count, 3, generator) if self.colour else None,
+            holes=torch.rand(count, 2, generator=generator, device=generator.device) if self.erase else None,
+        ).to(device)
+
+    def _random_maps(self, count: int, generator: torch.Generator) -> Tensor:
+        angle, slant, wide, tall = random_signed(count, 4, generator).unbind(1)
+        shear = (math.radians(self.shear) * slant).tan()
+        return affine_maps(math.radians(self.rotate) * angle, shear, 1 + self.scale * wide, 1 + self.scale * tall)
 
     def apply(
         self, images: Tensor, labels: Tensor, choices: Choices, generator: torch.Generator, rank: int = 0
     ) -> Tensor:
-        """uint8 (batch, c, h, w), (batch,) -> the varied images as float32 in [0, 1]."""
-        if choices.offsets is not None:
-            images = move(images, choices.offsets, self.fill)
+        """uint8 (batch, c, h, w), (batch,) -> the varied images as float32 in [0, 1], nothing hidden yet."""
         if choices.mirrored is not None:
             images = mirror(images, choices.mirrored)
-        varied = to_float(images)
-        if self.hybrid is None:
-            return varied
+        if choices.maps is not None:
+            varied = warp(to_float(images), choices.maps, choices.offsets, self.fill)
+        else:
+            varied = to_float(images if choices.offsets is None else move(images, choices.offsets, self.fill))
+        if choices.strengths is not None:
+            varied = recolour(varied, choices.strengths)
+        return varied if self.hybrid is None else self._deform(varied, labels, generator, rank)
+
+    def _deform(self, images: Tensor, labels: Tensor, generator: torch.Generator, rank: int) -> Tensor:
+        assert self.hybrid is not None
         # One number per batch: processes with different numbers of images leave the shared generator in the same state.
         seed = int(torch.randint(2**62, (), generator=generator)) + rank
         # The batch is shuffled, so its first images are a random choice.
-        count = round(self.hybrid_fraction * len(varied))
+        count = round(self.hybrid_fraction * len(images))
         if count == 0:
-            return varied
-        deformed = self.hybrid(varied[:count], labels[:count], torch.Generator().manual_seed(seed))
-        return torch.cat([deformed, varied[count:]])
+            return images
+        deformed = self.hybrid(images[:count], labels[:count], torch.Generator().manual_seed(seed))
+        return torch.cat([deformed, images[count:]])
 
-
-# ---- shifting and mirroring, on the device of the batch, without a loop over images
+    def hide(self, images: Tensor, choices: Choices) -> Tensor:
+        """The varied images as the network sees them: with a square erased, if asked for."""
+        return images if choices.holes is None else erase(images, choices.holes, self.erase)
 
 
 def shift(images: Tensor, limit: int, *, fill: Fill = "zeros", generator: torch.Generator) -> Tensor:
     """Each image moved by up to `limit` whole pixels per axis: (count, c, h, w) -> same."""
     return move(images, random_offsets(len(images), limit, generator).to(images.device), fill)
-
-
-def flip(images: Tensor, *, generator: torch.Generator) -> Tensor:
-    """Each image mirrored left to right with probability one half: (count, c, h, w) -> same."""
-    return mirror(images, random_coins(len(images), generator).to(images.device))
 
 
 def random_offsets(count: int, limit: int, generator: torch.Generator) -> Tensor:
@@ -96,29 +126,16 @@ def random_offsets(count: int, limit: int, generator: torch.Generator) -> Tensor
     return torch.randint(-limit, limit + 1, (count, 2), generator=generator, device=generator.device)
 
 
-def random_coins(count: int, generator: torch.Generator) -> Tensor:
-    """Fair coins: (count,) of bool."""
-    return torch.rand(count, generator=generator, device=generator.device) < 0.5
+def random_signed(count: int, columns: int, generator: torch.Generator) -> Tensor:
+    """Uniform in [-1, 1): (count, columns)."""
+    return 2 * torch.rand(count, columns, generator=generator, device=generator.device) - 1
 
 
-def move(images: Tensor, offsets: Tensor, fill: Fill = "zeros") -> Tensor:
-    """Images moved by their (down, right): (count, c, h, w), (count, 2) -> (count, c, h, w)."""
-    _, channels, height, width = images.shape
-    down, right = offsets.unbind(1)
-    rows = torch.arange(height, device=images.device) - down[:, None]
-    columns = torch.arange(width, device=images.device) - right[:, None]
-    # One gather, still in bytes: where a pixel comes from in its own flattened image, or the nearest on the edge.
-    place = rows.clamp(0, height - 1)[:, :, None] * width + columns.clamp(0, width - 1)[:, None, :]
-    moved = images.flatten(2).gather(2, place.flatten(1)[:, None].expand(-1, channels, -1)).view_as(images)
-    if fill == "edge":
-        return moved
-    outside = ((rows < 0) | (rows >= height))[:, :, None] | ((columns < 0) | (columns >= width))[:, None, :]
-    return moved.masked_fill_(outside.unsqueeze(1), 0)
-
-
-def mirror(images: Tensor, coins: Tensor) -> Tensor:
-    """Images whose coin is True mirrored left to right: (count, c, h, w), (count,) -> (count, c, h, w)."""
-    return torch.where(coins[:, None, None, None], images.flip(-1), images)
+def mirrored_in(epoch: int, count: int, seed: int) -> Tensor:
+    """Which images are mirrored in an epoch: a half chosen by the seed, and the other half in the next: (count,)."""
+    # Not drawn anew: in two epochs, every image is seen once from each side.
+    halves = torch.randperm(count, generator=torch.Generator().manual_seed(seed)) % 2
+    return halves == epoch % 2
 
 
 # ---- hybrid augmentation: the network deforms its reconstruction of an image, and the image's details are kept

@@ -50,8 +50,8 @@ def choose(data: ImageSet, classes: int, columns: int) -> Tensor:
 def _varied(job: Job, images: Tensor, labels: Tensor) -> Tensor:
     """The same images as training varies them; with a generator of its own, since training must not notice."""
     variation, generator = job.batches.variation, torch.Generator().manual_seed(job.settings.seed)
-    choices = variation.choose(len(labels), generator, images.device)
-    return variation.apply(images, labels, choices, generator)
+    choices = variation.choose(torch.arange(len(labels)), 0, generator, images.device)
+    return variation.hide(variation.apply(images, labels, choices, generator), choices)
 
 
 def _arranged(images: Tensor, places: Tensor) -> Tensor:

@@ -125,8 +125,21 @@ def _variation(settings: RunSettings, data: Dataset, device: torch.device, finge
         teacher = load_teacher(settings.teacher, data).to(device)
         fingerprints["teacher"] = fingerprint(teacher)
         hybrid = HybridAugmentation(teacher)
-    shift = 0 if settings.augment == "none" else settings.shift
-    return Variation(shift, settings.shift_fill, settings.flip, hybrid, settings.hybrid_fraction)
+    if settings.augment == "none":
+        return Variation()  # even if a run of a former version has a shift among its settings
+    return Variation(
+        shift=settings.shift,
+        fill=settings.shift_fill,
+        flip=settings.flip,
+        rotate=settings.rotate,
+        scale=settings.scale,
+        shear=settings.shear,
+        colour=settings.colour,
+        hybrid=hybrid,
+        hybrid_fraction=settings.hybrid_fraction,
+        erase=settings.erase,
+        seed=settings.seed,
+    )
 
 
 class Recorder(Watcher):

@@ -54,13 +54,13 @@ def train_epochs(job: Job, watchers: Sequence[Watcher]) -> None:
             # of random numbers. So each process gets a new seed at the start of every epoch.
             torch.manual_seed(int(torch.randint(2**62, (), generator=state.generator)) + team.rank)
         state.model.train()
-        for index, (images, labels) in enumerate(batches):
+        for index, (images, labels, whole) in enumerate(batches.epoch(state.epoch)):
             rate = learning_rate(settings, state.epoch + index / len(batches))
             for group in state.optimizer.param_groups:
                 group["lr"] = rate
             with autocast(job.device, job.precision):
                 out = network(images, labels)
-                loss = state.model.loss(out, images, labels)
+                loss = state.model.loss(out, whole, labels)
             value = totals.add(loss, state.model.head.decide(out.scores) != labels)
             if not math.isfinite(team.sum(torch.tensor(value))):
                 raise TrainingStopped(_why_not_finite(loss, state.epoch, index + 1, rate))

@@ -229,6 +229,16 @@ def test_weights_of_every_memory_order_resume_to_the_same(
     assert lasting(resumed) == lasting(whole)
 
 
+def test_a_run_with_every_variation_resumes_to_the_same(settings: Settings, tmp_path: Path, no_pictures: None):
+    varied = partial(settings, augment="photos", rotate=10.0, scale=0.1, shear=5.0)
+    whole, plain = hitnet.train(varied(out=tmp_path / "whole")), hitnet.train(settings(out=tmp_path / "plain"))
+    with pytest.raises(Killed):
+        hitnet.train(varied(), watcher=Stops(1))
+    resumed = loop.resume(Run.named(varied(), "squares").path)
+    assert lasting(resumed) == lasting(whole)
+    assert lasting(resumed) != lasting(plain)
+
+
 class StopsFinishing(Watcher):
     """Stops a run after some calls of its finishing phase."""
 

@@ -158,11 +158,11 @@ def test_classes_of_very_different_size_are_shown_equally_often_and_the_user_is_
     np.savez(tmp_path / "uneven.npz", x_train=images, y_train=labels)
     config = TrainConfig(data=str(tmp_path / "uneven.npz"), batch_size=4, validation=0.0, finishing=0.0, width=2)
     with train.prepare(config) as (job, _):
-        shown = torch.cat([labels for _, labels in job.batches])
+        shown = torch.cat([labels for _, labels, _ in job.batches.epoch(0)])
         assert any("--no-balance" in note for note in job.data.notes)
     assert shown.bincount().tolist() == [28, 28]
     with train.prepare(replace(config, balance=False)) as (job, _):
-        assert torch.cat([labels for _, labels in job.batches]).bincount().tolist() == [48, 8]
+        assert torch.cat([labels for _, labels, _ in job.batches.epoch(0)]).bincount().tolist() == [48, 8]
 
 
 def test_train_images_takes_a_balanced_subset_and_validation_a_part_of_it(settings: Settings):

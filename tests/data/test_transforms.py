@@ -1,0 +1,118 @@
+"""The changes that make new training images, each against a loop over pixels or a library."""
+
+import colorsys
+import math
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageEnhance
+from scipy.ndimage import affine_transform
+
+from hitnet.data import ImageSet, Variation
+from hitnet.data.transforms import affine_maps, erase, mirror, move, recolour, warp
+
+SHAPES = [(1, 9, 9), (3, 8, 11)]
+
+
+def some_images(shape: tuple[int, int, int], count: int = 5) -> torch.Tensor:
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(3))
+
+
+def chosen(count: int, columns: int, low: float, high: float) -> torch.Tensor:
+    return low + (high - low) * torch.rand(count, columns, generator=torch.Generator().manual_seed(4))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("fill", "mode"), [("zeros", "grid-constant"), ("edge", "nearest")])
+def test_a_warp_equals_scipys_affine_transform(shape, fill, mode):
+    images, offsets = some_images(shape), chosen(5, 2, -3, 3)
+    maps = affine_maps(*chosen(5, 4, -0.2, 0.2).add(torch.tensor([0.0, 0, 1, 1])).unbind(1))
+    warped = warp(images, maps, offsets, fill)
+    middle = (np.array(shape[1:]) - 1) / 2
+    for image, matrix, offset, new in zip(images, maps, offsets, warped, strict=True):
+        # scipy maps (row, column) of the new image to that of the old one.
+        inverse = torch.linalg.inv(matrix).flip(0, 1).double().numpy()
+        start = middle - inverse @ (middle + offset.double().numpy())
+        for channel, expected in zip(new, image, strict=True):
+            wanted = affine_transform(expected.double().numpy(), inverse, start, order=1, mode=mode)
+            np.testing.assert_allclose(channel.numpy(), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("fill", ["zeros", "edge"])
+def test_a_warp_that_only_moves_by_whole_pixels_equals_a_shift(fill):
+    images, offsets = some_images((3, 8, 11)), torch.tensor([[0, 0], [2, 0], [0, -3], [-1, 1], [2, 2]])
+    same = torch.eye(2).expand(5, 2, 2)
+    torch.testing.assert_close(warp(images, same, offsets.float(), fill), move(images, offsets, fill))
+
+
+def test_maps_turn_slant_and_scale_as_they_are_told():
+    angle, zero, one = torch.tensor([math.pi / 2]), torch.zeros(1), torch.ones(1)
+    point = torch.tensor([1.0, 0.0])
+    torch.testing.assert_close(affine_maps(angle, zero, one, one)[0] @ point, torch.tensor([0.0, 1.0]))
+    torch.testing.assert_close(affine_maps(zero, one, one, one)[0] @ point.flip(0), torch.tensor([1.0, 1.0]))
+    torch.testing.assert_close(affine_maps(zero, zero, 2 * one, 3 * one)[0], torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_erasing_equals_a_loop_over_pixels(shape):
+    images, middles = some_images(shape), chosen(5, 2, 0, 1)
+    erased = erase(images, middles, 0.5)
+    _, height, width = shape
+    for image, (down, right), new in zip(images, middles.tolist(), erased, strict=True):
+        expected = image.clone()
+        for row in range(height):
+            for column in range(width):
+                if max(abs(row + 0.5 - down * height), abs(column + 0.5 - right * width)) < 0.25 * min(height, width):
+                    expected[:, row, column] = image.mean((1, 2))
+        torch.testing.assert_close(new, expected)
+
+
+def test_mirroring_touches_only_the_marked_images():
+    images = some_images((1, 2, 3), 2)
+    new = mirror(images, torch.tensor([False, True]))
+    assert torch.equal(new[0], images[0])
+    assert new[1, 0].tolist() == [row[::-1] for row in images[1, 0].tolist()]
+
+
+@pytest.mark.parametrize(
+    ("place", "change"), [(0, ImageEnhance.Color), (1, ImageEnhance.Contrast), (2, ImageEnhance.Brightness)]
+)
+def test_each_strength_does_what_pillow_does(place, change):
+    image = some_images((3, 8, 11), 1)
+    picture = Image.fromarray((255 * image[0]).permute(1, 2, 0).byte().numpy())
+    strengths = torch.ones(1, 3)
+    strengths[0, place] = 0.7
+    expected = torch.from_numpy(np.array(change(picture).enhance(0.7))).permute(2, 0, 1) / 255
+    # Pillow's contrast pulls towards the mean brightness, ours towards the mean of all channels.
+    tolerance = 0.02 if place != 1 else 0.04
+    torch.testing.assert_close(recolour(image, strengths)[0], expected, atol=tolerance, rtol=0)
+
+
+def test_no_saturation_leaves_grey_and_grey_pictures_ignore_it():
+    grey = recolour(some_images((3, 4, 4)), torch.tensor([[0.0, 1.0, 1.0]] * 5))
+    assert all(colorsys.rgb_to_hsv(*pixel)[1] < 1e-5 for pixel in grey.permute(0, 2, 3, 1).reshape(-1, 3).tolist())
+    images = some_images((1, 4, 4))
+    torch.testing.assert_close(recolour(images, torch.tensor([[0.0, 1.0, 1.0]] * 5)), images)
+
+
+def test_every_change_stays_within_its_limit_and_reaches_it():
+    generator, order = torch.Generator().manual_seed(0), torch.arange(20_000)
+    chosen = Variation(shift=3, rotate=20, colour=0.3, erase=0.2).choose(order, 0, generator, torch.device("cpu"))
+    assert chosen.offsets is not None
+    assert chosen.maps is not None
+    assert chosen.strengths is not None
+    angles = torch.atan2(chosen.maps[:, 1, 0], chosen.maps[:, 0, 0]).rad2deg()
+    assert set(chosen.offsets.flatten().tolist()) == set(range(-3, 4))
+    assert (float(angles.min()), float(angles.max())) == pytest.approx((-20, 20), abs=0.02)
+    assert (float(chosen.strengths.min()), float(chosen.strengths.max())) == pytest.approx((0.7, 1.3), abs=0.001)
+    assert chosen.mirrored is None
+
+
+def test_a_shift_alone_leaves_bytes_exact():
+    data = ImageSet(torch.randint(0, 256, (4, 1, 6, 6), dtype=torch.uint8), torch.arange(4))
+    generator, variation = torch.Generator().manual_seed(0), Variation(shift=2)
+    choices = variation.choose(torch.arange(4), 0, generator, torch.device("cpu"))
+    assert choices.offsets is not None
+    varied = variation.apply(data.images, data.labels, choices, generator)
+    assert torch.equal(varied, move(data.images, choices.offsets).float() / 255)
