@@ -49,17 +49,19 @@ PAPER: dict[str, Any] = {
 }
 # What helps with few or light pictures, for networks that are not the paper's own.
 MODERN: dict[str, Any] = {"shift_fill": "edge", "refresh_norm": True}
+FAST: dict[str, Any] = {
+    **MODERN,
+    "norm_momentum": 0.1,
+    "reconstruction_weight": 3.0,
+    "decoder": "picture",
+    "schedule": "one-cycle",
+    "learning_rate": 0.004,
+    "finishing": 1 / 3,
+    "validation": 0.1,  # of few images; see usual_validation
+}
 OWN: dict[str, dict[str, Any]] = {
-    "hitnet-fast": {
-        **MODERN,
-        "norm_momentum": 0.1,
-        "reconstruction_weight": 3.0,
-        "decoder": "picture",
-        "schedule": "one-cycle",
-        "learning_rate": 0.004,
-        "finishing": 1 / 3,
-        "validation": 0.1,  # of few images; see usual_validation
-    },
+    "hitnet-fast": FAST,
+    "hitnet-deep": FAST,
     "n1": {"decoder": "none"},
     **{name: {**MODERN, "decoder": "none"} for name in ("lenet5", "resnet18", "densenet40-12")},
     **dict.fromkeys(("lenet5-hom", "resnet18-hom", "densenet40-12-hom", "timm"), MODERN),
@@ -162,7 +164,8 @@ class RunOptions:
     data: str = "mnist-mini"
     """mnist-mini, mnist, fashion-mnist, cifar10, svhn, affnist, affnist-like, a folder of class folders, or an .npz."""
     model: str = "hitnet-fast"
-    """hitnet-fast, hitnet (paper), n1, n2, n2b, capsnet; lenet5, resnet18, densenet40-12, also with -hom; timm/NAME."""
+    """hitnet-fast, hitnet-deep, hitnet (paper), n1, n2, n2b, capsnet; lenet5, resnet18, densenet40-12, also with -hom;
+    timm/NAME."""
     epochs: int | None = None
     """How many times each training image is seen; 10, or for few images more: as many as make 800 steps."""
     seed: int = 0

@@ -88,7 +88,8 @@ def _seeded() -> None:
 @pytest.fixture
 def small_model() -> Callable[..., Model]:
     """`create_model` at a width that takes milliseconds: small_model(name, image_shape, ...)."""
-    widths = {"capsnet": 16, "hitnet-fast": 4, "lenet5": 3, "lenet5-hom": 3, "densenet40-12": 2, "densenet40-12-hom": 2}
+    widths = {"capsnet": 16, "hitnet-fast": 4, "hitnet-deep": 4}
+    widths |= {"lenet5": 3, "lenet5-hom": 3, "densenet40-12": 2, "densenet40-12-hom": 2}
 
     def make(name: str, image_shape: tuple[int, int, int] = (1, 28, 28), **options: object) -> Model:
         return create_model(name, image_shape, **{"width": widths.get(name, 8), **options})  # type: ignore[arg-type]

@@ -13,6 +13,8 @@ from hitnet.core.winograd import WinogradConv2d, conv_relu_conv
 from hitnet.settings import ImageShape
 
 PAPER_WIDTH = 256
+WHITENED = 2_000  # images: more change the deep encoder's filters no longer
+LEAST_VARIANCE = 5e-4  # of a filter's answers: directions in which patches hardly vary are not blown up
 
 
 class Encoder(nn.Module):
@@ -21,6 +23,9 @@ class Encoder(nn.Module):
     num_features: int
     smallest: int = 1
     """The smallest height and width that works."""
+
+    def look_at(self, images: Tensor) -> None:
+        """Called once before training, with the training images in bytes or floats; most encoders need no look."""
 
 
 class PaperEncoder(Encoder):
@@ -74,6 +79,66 @@ class FastEncoder(Encoder):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.layers(channels_last(images))
+
+
+class DeepEncoder(Encoder):
+    """For an hour on a CPU: patches of 2×2 pixels made uncorrelated, then groups of two 3×3 convolutions.
+
+    Each group halves the image, until at most 4×4 pixels are left: three groups for 28×28 or 32×32. The first has
+    `width` channels, the others four times as many.
+    """
+
+    smallest = 4
+    whitening: Tensor
+    """(8 × channels, channels, 2, 2): fixed filters, whose answers are uncorrelated, and their negatives."""
+    mean_answers: Tensor
+    """(8 × channels,): what the filters answer on average."""
+    whitened: Tensor
+    """Whether `look_at` was called."""
+
+    def __init__(self, image_shape: ImageShape, width: int = 64) -> None:
+        super().__init__()
+        channels, *sides = check_size(image_shape, self.smallest)
+        patch = 4 * channels
+        self.register_buffer("whitening", _with_negatives(torch.eye(patch)).view(-1, channels, 2, 2))
+        self.register_buffer("mean_answers", torch.zeros(2 * patch))
+        self.register_buffer("whitened", torch.tensor(False))
+        sides, before, after = [side - 1 for side in sides], 2 * patch, width
+        layers: list[nn.Module] = []
+        while not layers or (max(sides) > 4 and min(sides) > 1):
+            # Halved before it is normalised, which then costs a quarter.
+            layers += [_conv3x3(before, after), nn.MaxPool2d(2), nn.BatchNorm2d(after), nn.GELU()]
+            layers += [_conv3x3(after, after), nn.BatchNorm2d(after), nn.GELU()]
+            sides, before, after = [side // 2 for side in sides], after, 4 * width
+        self.layers = nn.Sequential(*layers, nn.Flatten())
+        self.num_features = before * math.prod(sides)
+        _prepare(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        answers = F.conv2d(channels_last(images), self.whitening, -self.mean_answers)
+        return self.layers(F.gelu(answers))
+
+    @torch.no_grad()
+    def look_at(self, images: Tensor) -> None:
+        """Find the filters from patches of the training images; once, since what follows is trained for them."""
+        if self.whitened:
+            return
+        self.whitened.fill_(True)
+        some = images[:: math.ceil(len(images) / WHITENED)]
+        pixels = some.double() / (255 if some.dtype == torch.uint8 else 1)
+        # Covariances are the same for all offsets of a patch, so every fourth patch is enough.
+        patches = F.unfold(pixels, 2, stride=2).transpose(1, 2).flatten(0, 1)
+        mean = patches.mean(0)
+        centred = patches - mean
+        values, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))
+        filters = vectors.T / (values + LEAST_VARIANCE).sqrt()[:, None]
+        self.mean_answers.copy_(_with_negatives(filters) @ mean)
+        self.whitening.copy_(_with_negatives(filters).view_as(self.whitening))
+
+
+def _with_negatives(filters: Tensor) -> Tensor:
+    """(count, …) -> (2 × count, …): what is below the mean counts as much as what is above it."""
+    return torch.cat([filters, -filters])
 
 
 class LeNet5(Encoder):

@@ -176,6 +176,7 @@ _DECODERS: dict[str, Callable[..., Decoder]] = {
 _MODELS = {
     "hitnet": Recipe(encoders.PaperEncoder, heads.HitOrMissHead),
     "hitnet-fast": Recipe(encoders.FastEncoder, heads.HitOrMissHead),
+    "hitnet-deep": Recipe(encoders.DeepEncoder, heads.HitOrMissHead),
     "n1": Recipe(encoders.PaperEncoder, heads.N1Head),
     "n2": Recipe(encoders.PaperEncoder, heads.N2Head),
     "n2b": Recipe(encoders.PaperEncoder, heads.N2bHead),

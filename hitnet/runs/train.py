@@ -102,10 +102,12 @@ def prepare(config: TrainConfig, loading: Loading | None = None) -> Iterator[tup
                 raise
             settings = replace(settings, validation=0.0)  # nobody asked for it
             training, validation = split(data, settings)
+        training = training.to(device)
+        state.model.encoder.look_at(training.images)
         fingerprints = {"data": data.fingerprint}
         variation = _variation(settings, data, device, fingerprints)
         batches = Batches(
-            training.to(device),
+            training,
             settings.batch_size,
             variation=variation,
             generator=state.generator,

@@ -7,9 +7,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hitnet.core.encoders import DenseNet40, Encoder, FastEncoder, LeNet5, PaperEncoder, ResNet18
+from hitnet.core.encoders import (
+    LEAST_VARIANCE,
+    DeepEncoder,
+    DenseNet40,
+    Encoder,
+    FastEncoder,
+    LeNet5,
+    PaperEncoder,
+    ResNet18,
+)
 
-SMALL = {PaperEncoder: 8, FastEncoder: 4, LeNet5: 3, ResNet18: 4, DenseNet40: 2}
+SMALL = {PaperEncoder: 8, FastEncoder: 4, DeepEncoder: 4, LeNet5: 3, ResNet18: 4, DenseNet40: 2}
 encoders = pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
 
 
@@ -96,3 +105,61 @@ def test_densenet40_has_40_layers_in_three_blocks_that_grow_by_12():
     assert [shape[0] for shape in shapes] == expected
     assert [shape[1] for shape in shapes] == [32] * 14 + [16] * 13 + [8] * 12
     assert DenseNet40((3, 32, 32)).num_features == 16 + 36 * 12
+
+
+def correlated(count: int, channels: int, side: int) -> Tensor:
+    """Bytes in which neighbours are alike, as in pictures."""
+    noise = torch.rand(count, channels, side + 4, side + 4, generator=torch.Generator().manual_seed(6))
+    smooth = F.avg_pool2d(noise, 5, stride=1)
+    return (255 * (smooth + 0.2 * noise[:, :1, 2:-2, 2:-2]).clamp(0, 1)).byte()
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_deep_encoders_filters_give_uncorrelated_answers_of_about_variance_one(channels):
+    images = correlated(300, channels, 12)
+    encoder = DeepEncoder((channels, 12, 12), width=4)
+    encoder.look_at(images)
+    filters = 4 * channels
+    answers = F.conv2d(images.double() / 255, encoder.whitening.double(), -encoder.mean_answers.double())
+    torch.testing.assert_close(answers[:, :filters], -answers[:, filters:])
+    flat = answers[:, :filters].transpose(0, 1).flatten(1)
+    assert float(flat.mean(1).abs().max()) < 0.05
+    covariance = torch.cov(flat)
+    assert float((covariance - covariance.diag().diag()).abs().max()) < 0.05
+    # Directions in which patches hardly vary stay smaller.
+    variances = torch.linalg.eigvalsh(torch.cov(F.unfold(images.double() / 255, 2).transpose(0, 1).flatten(1)))
+    torch.testing.assert_close(covariance.diag(), variances / (variances + LEAST_VARIANCE), atol=0.05, rtol=0)
+
+
+def test_the_deep_encoder_looks_only_once_takes_bytes_or_floats_and_keeps_its_filters_in_its_weights():
+    images = correlated(50, 1, 8)
+    one, other = DeepEncoder((1, 8, 8), width=4), DeepEncoder((1, 8, 8), width=4)
+    one.look_at(images)
+    other.look_at(images.float() / 255)
+    torch.testing.assert_close(one.whitening, other.whitening)
+    before = one.whitening.clone()
+    one.look_at(255 - images[:10])
+    assert torch.equal(one.whitening, before)
+    again = DeepEncoder((1, 8, 8), width=4)
+    again.load_state_dict(one.state_dict())
+    assert torch.equal(again.whitening, before)
+    assert before is not one.whitening
+    assert not any("whitening" in name for name, _ in one.named_parameters())
+
+
+def test_flat_images_leave_the_deep_encoder_finite():
+    encoder = DeepEncoder((1, 8, 8), width=4)
+    encoder.look_at(torch.full((4, 1, 8, 8), 255, dtype=torch.uint8))
+    assert torch.isfinite(encoder(torch.rand(3, 1, 8, 8))).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((1, 28, 28), [(4, 27, 27), (4, 13, 13), (16, 13, 13), (16, 6, 6), (16, 6, 6), (16, 3, 3)]),
+        ((3, 32, 32), [(4, 31, 31), (4, 15, 15), (16, 15, 15), (16, 7, 7), (16, 7, 7), (16, 3, 3)]),
+    ],
+)
+def test_the_deep_encoder_has_three_groups_of_two_convolutions(shape, expected):
+    assert sizes(DeepEncoder(shape, width=4), nn.Conv2d, torch.rand(2, *shape)) == expected
+    assert DeepEncoder(shape).num_features == 256 * 9

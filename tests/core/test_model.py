@@ -53,7 +53,7 @@ def test_output_shapes_finite_values_and_a_gradient_for_every_parameter(small_mo
         assert out.reconstruction.shape == images.shape
         assert ((out.reconstruction >= 0) & (out.reconstruction <= 1)).all()
         torch.testing.assert_close(loss.reconstruction, (out.reconstruction - images).square().mean())
-        weight = 3.0 if name == "hitnet-fast" else 0.392
+        weight = 3.0 if name in ("hitnet-fast", "hitnet-deep") else 0.392
         torch.testing.assert_close(loss.total, loss.classification + weight * loss.reconstruction)
     for part in out:
         assert part is None or torch.isfinite(part).all()
@@ -203,7 +203,7 @@ def test_too_small_an_image_is_answered_with_the_smallest_size_and_that_size_wor
         smallest = int(re.search(r"at least (\d+)×\1 for this network, got 1×1; resize", str(error)).group(1))
         with pytest.raises(ValueError, match=f"got {smallest}×{smallest - 1}"):
             small_model(name, (1, smallest, smallest - 1))
-    expected = {"lenet5": 1, "resnet18": 1, "densenet40-12": 4, "hitnet-fast": 4}
+    expected = {"lenet5": 1, "resnet18": 1, "densenet40-12": 4, "hitnet-fast": 4, "hitnet-deep": 4}
     assert smallest == expected.get(name.removesuffix("-hom"), 17)
     images, labels = torch.rand(2, 1, smallest, smallest), torch.tensor([0, 1])
     net = small_model(name, images.shape[1:])

@@ -218,7 +218,10 @@ def test_a_kill_at_any_file_write_loses_nothing(after: bool, settings: Settings,
     assert fatal - 1 >= 2 + 4 + 2 + 1
 
 
-@pytest.mark.parametrize(("model", "width"), [("hitnet", 8), ("hitnet-fast", 4), ("resnet18-hom", 8), ("capsnet", 8)])
+NETWORKS = [("hitnet", 8), ("hitnet-fast", 4), ("hitnet-deep", 4), ("resnet18-hom", 8), ("capsnet", 8)]
+
+
+@pytest.mark.parametrize(("model", "width"), NETWORKS)
 def test_weights_of_every_memory_order_resume_to_the_same(
     model: str, width: int, settings: Settings, tmp_path: Path, no_pictures: None
 ):
