@@ -65,8 +65,9 @@ def train(
 
 
 def evaluate(
-    run: RunFolder,
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")],
     data: str | None = None,
+    views: int = 1,
     skip_bad: bool = False,
     data_dir: Path | None = None,
     device: str = "auto",
@@ -74,20 +75,26 @@ def evaluate(
     """Measure the error of a trained network, class by class, and list the images it gets wrong.
 
     The numbers go to RUN/eval-DATA.json, the mistakes to RUN/eval-DATA-mistakes.csv and .png.
+    Several networks answer together (a committee), by the mean of their distances.
 
     Example: hitnet eval runs/mnist/hitnet-fast-s0
 
     Args:
-        run: A run folder.
+        runs: A run folder, or several of the same classes; the files of a committee go to the first.
         data: Another data set, by name or path: its test part, or all of it if it has none. Default: the run's own.
+        views: Average the answers for this many views of each image, at most 9: as it is, then moved by a pixel to each
+            side and to each corner. After training with mirrored images, each view also mirrored, at most 18.
         skip_bad: Skip unreadable picture files instead of stopping.
         data_dir: Folder that already holds the data sets.
         device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
-    from hitnet.runs.evaluate import evaluate_run
+    from hitnet.runs.evaluate import evaluate_committee, evaluate_run
 
-    content, path = evaluate_run(run, data, data_dir, device, skip_bad)
+    if len(runs) == views == 1:
+        content, path = evaluate_run(runs[0], data, data_dir, device, skip_bad)
+    else:
+        content, path = evaluate_committee(runs, data, data_dir, device, skip_bad, views)
     console.show_evaluation(content)
     console.say(f"written to {path}; each mistake is listed in {path.stem}-mistakes.csv and shown in its .png")
 
@@ -95,6 +102,8 @@ def evaluate(
 def predict(
     run: RunFolder,
     files: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    others: Annotated[tuple[Path, ...], tyro.conf.arg(name="with", metavar="RUN [RUN ...]")] = (),
+    views: int = 1,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
     device: str = "auto",
 ) -> None:
@@ -107,23 +116,27 @@ def predict(
     Args:
         run: A run folder, a model folder or a safetensors file.
         files: PNG, JPEG, WebP, BMP, GIF or TIFF files of any size and colour, or folders of them.
+        others: More networks of the same classes, which answer together with it by the mean of their distances. There
+            are no verdicts then: they were calibrated for each network alone.
+        views: Average the answers for this many views of each picture, as in `hitnet eval`.
         as_json: Print JSON instead of a table.
         device: auto, cpu, cuda, cuda:1, mps.
     """
     from hitnet import console
     from hitnet.runs.answer import predict_files
     from hitnet.runs.calibrate import read_rejection
-    from hitnet.runs.reopen import load_model
+    from hitnet.runs.committee import open_committee
 
     if not files:
         raise ValueError("there is nothing to classify; give picture files after the run folder")
-    rejection = read_rejection(run)
-    model = load_model(run, device)
-    predictions = predict_files(model, files, rejection.threshold if rejection else None)
+    committee = open_committee((run, *others), views, device)
+    rejection = read_rejection(run) if committee.is_one else None
+    predictions = predict_files(committee, files, rejection.threshold if rejection else None)
     if as_json:
         print(printable(json.dumps([asdict(each) for each in predictions], indent=2, ensure_ascii=False)))
     else:
-        console.show_predictions(predictions, rejection, model.config, model.head.has_hit_zone)
+        calibrated = committee.is_one and committee.head.has_hit_zone
+        console.show_predictions(predictions, rejection, committee.config, calibrated)
     if any(each.error for each in predictions):
         sys.exit(1)
 

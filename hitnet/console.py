@@ -211,6 +211,9 @@ def show_evaluation(content: dict[str, Any]) -> None:
     """The error of each class and of all together."""
     for note in content["notes"]:
         say(f"note: {note}")
+    if len(content.get("members", [])) > 1:
+        for member in content["members"]:
+            say(f"{member['run']} alone: {member['error']:.2f} % error")
     title = f"{content['mistakes']} mistakes in {content['images']:,} images: {content['error']:.2f} % error"
     if _is_uneven(content):
         title += f", mean of the classes' errors {content['balanced_error']:.2f} %"

@@ -15,6 +15,7 @@ from hitnet.errors import check_known
 from hitnet.files import write_json
 from hitnet.interpret.explanation import explain
 from hitnet.pictures import SUFFIXES
+from hitnet.runs.committee import Committee
 
 
 class Picture(NamedTuple):
@@ -61,12 +62,13 @@ class Prediction:
     """Whether the outlier score is within the run's rejection threshold; None without one."""
 
 
-def predict_files(model: Model, files: Sequence[Path], threshold: float | None = None) -> list[Prediction]:
+def predict_files(committee: Committee, files: Sequence[Path], threshold: float | None = None) -> list[Prediction]:
     """One prediction per file, in the order given; accepted if its outlier score is at most `threshold`.
 
-    A folder stands for all pictures in it, at any depth.
+    A folder stands for all pictures in it, at any depth. Verdicts need a network that answers alone.
     """
-    return [_predict(model, picture, threshold) for picture in read_pictures(model, _with_those_in_folders(files))]
+    pictures = read_pictures(committee.model, _with_those_in_folders(files))
+    return [_predict(committee, picture, threshold) for picture in pictures]
 
 
 def _with_those_in_folders(files: Sequence[Path]) -> list[Path]:
@@ -81,18 +83,18 @@ def _with_those_in_folders(files: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _predict(model: Model, picture: Picture, threshold: float | None) -> Prediction:
+def _predict(committee: Committee, picture: Picture, threshold: float | None) -> Prediction:
     if picture.image is None:
         return Prediction(str(picture.file), error=picture.error)
-    head, names, radii = model.head, model.config.class_names, model.config.radii
-    scores = model.scores(picture.image.unsqueeze(0))
+    head, names, radii = committee.head, committee.config.class_names, committee.config.radii
+    scores = committee.scores(picture.image.unsqueeze(0))
     index = int(head.decide(scores))
     within = None if radii is None else head.within(scores, radii)[0].tolist()
     return Prediction(
         str(picture.file),
         class_name=names[index],
         score=float(scores[0, index]),
-        verdict=model.verdicts(scores)[0],
+        verdict=head.verdicts(scores, radii)[0],
         radius=None if radii is None else radii[index],
         candidates=None if within is None else tuple(name for name, hit in zip(names, within, strict=True) if hit),
         note=picture.note,

@@ -1,17 +1,21 @@
-"""Evaluate the network of a run and write the numbers into its folder."""
+"""Evaluate the network of a run, or several together, and write the numbers into the (first) run's folder."""
 
 import csv
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from hitnet.core.model import Model
-from hitnet.data import ImageSet, list_datasets, to_float
+from hitnet.core.heads import Head
+from hitnet.data import Dataset, ImageSet, list_datasets, to_float
 from hitnet.files import write_json, write_text
-from hitnet.runs.reopen import data_for, is_same_source, reopen
-from hitnet.training.evaluation import all_scores, evaluate
+from hitnet.runs.committee import open_committee
+from hitnet.runs.reopen import Reopened, data_for, is_same_source, reopen
+from hitnet.runs.run import Run
+from hitnet.settings import ModelConfig
+from hitnet.training.evaluation import all_scores, evaluate, judge
 
 MOST_SHOWN = 100  # mistakes on the contact sheet
 
@@ -25,32 +29,90 @@ def evaluate_run(
 ) -> tuple[dict[str, Any], Path]:
     """Evaluate a run's model on its own test images, or on those of another `source`: (numbers, their file)."""
     opened = reopen(path, device)
-    run, model, own = opened.run, opened.model, opened.run.read_settings().data
-    source = source or own
-    data = data_for(run, model, source, data_dir, test_fraction=None, skip_bad=skip_bad)
-    content = {
-        "data": data.name,
-        "source": source,
-        "notes": list(data.notes),
-        **evaluate(model, data.test.to(model.device)).to_json(model.config.class_names),
-    }
-    # A user's folder or file may have the same name as the run's own data.
-    foreign = source not in list_datasets() and not is_same_source(source, own)
-    file = run.evaluation_file(f"{data.name}-{data.fingerprint[:8]}" if foreign else data.name)
+    model, data, facts, name = opened.model, *_test_data(opened, source, data_dir, skip_bad)
+    content = {**facts, **evaluate(model, data.test.to(model.device)).to_json(model.config.class_names)}
+    file = opened.run.evaluation_file(name)
     write_json(file, content)
-    write_mistakes(model, data.test, file.with_name(f"{file.stem}-mistakes.csv"))
+    mistakes = file.with_name(f"{file.stem}-mistakes.csv")
+    write_mistakes(model.head, model.config, all_scores(model, data.test), data.test, mistakes)
     return content, file
 
 
-def write_mistakes(model: Model, test: ImageSet, path: Path) -> None:
+def evaluate_committee(
+    paths: Sequence[Path],
+    source: str | None = None,
+    data_dir: Path | None = None,
+    device: str = "auto",
+    skip_bad: bool = False,
+    views: int = 1,
+) -> tuple[dict[str, Any], Path]:
+    """The same for several runs, or several views of each image; the numbers go to the first run's folder."""
+    committee = open_committee(paths, views, device)
+    opened = Reopened(Run.open(paths[0]), committee.model)
+    data, facts, name = _test_data(opened, source, data_dir, skip_bad)
+    for path in paths[1:]:
+        _check_trained_on(Run.open(path), opened.run, source, data)
+    each, names, labels = committee.each_scores(data.test), committee.config.class_names, data.test.labels.cpu()
+    scores = each.mean(0)
+    content = {
+        **facts,
+        "views": views,
+        "members": [
+            {"run": str(member.path), "error": judge(committee.head, own, labels).error}
+            for member, own in zip(committee.members, each, strict=True)
+        ],
+        **judge(committee.head, scores, labels).to_json(names),
+    }
+    others = [f"committee-of-{len(paths)}"] if len(paths) > 1 else []
+    file = opened.run.evaluation_file("-".join([name, *others, *([f"views-{views}"] if views > 1 else [])]))
+    write_json(file, content)
+    write_mistakes(committee.head, committee.config, scores, data.test, file.with_name(f"{file.stem}-mistakes.csv"))
+    return content, file
+
+
+def _test_data(
+    opened: Reopened, source: str | None, data_dir: Path | None, skip_bad: bool
+) -> tuple[Dataset, dict[str, Any], str]:
+    """The data to evaluate on, what the numbers' file says of them, and how they are called in its name."""
+    own = opened.run.read_settings().data
+    source = source or own
+    data = data_for(opened.run, opened.model, source, data_dir, test_fraction=None, skip_bad=skip_bad)
+    # A user's folder or file may have the same name as the run's own data.
+    foreign = source not in list_datasets() and not is_same_source(source, own)
+    name = f"{data.name}-{data.fingerprint[:8]}" if foreign else data.name
+    return data, {"data": data.name, "source": source, "notes": list(data.notes)}, name
+
+
+def _check_trained_on(run: Run, first: Run, source: str | None, data: Dataset) -> None:
+    """Test images of one member must not be training images of another."""
+    own, others = run.read_settings().data, first.read_settings().data
+    if is_same_source(source or others, own):
+        run.check_same({"data": data.fingerprint})
+    elif source is None:
+        raise ValueError(
+            f"{run.path} was trained on {own}, {first.path} on {others}; "
+            "give runs trained on the same data, or choose the test images with --data"
+        )
+
+
+def write_mistakes(head: Head, config: ModelConfig, scores: Tensor, test: ImageSet, path: Path) -> None:
     """PATH: every misclassified image, the most certain first; beside it, a sheet of the first hundred as a picture."""
     from hitnet.interpret import figures  # matplotlib takes a while to load
 
-    scores, names = all_scores(model, test), model.config.class_names
-    answered, unusual = model.head.decide(scores), model.head.outlier_score(scores)
+    names, answered, unusual = config.class_names, head.decide(scores), head.outlier_score(scores)
     wrong = (answered != test.labels.cpu()).nonzero()[:, 0]
     wrong = wrong[unusual[wrong].argsort(stable=True)]
-    rows = _rows(model, test, scores, wrong)
+    verdicts = head.verdicts(scores, config.radii)
+    rows = [
+        [
+            test.files[index] if test.files else str(index),
+            names[int(test.labels[index])],
+            names[int(answered[index])],
+            f"{float(scores[index, answered[index]]):.6g}",
+            verdicts[index] or "",
+        ]
+        for index in wrong.tolist()
+    ]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["file" if test.files else "image", "given", "answered", "score", "verdict"])
@@ -63,17 +125,3 @@ def write_mistakes(model: Model, test: ImageSet, path: Path) -> None:
     titles = [f"{names[int(test.labels[index])]} → {names[int(answered[index])]}" for index in shown]
     heading = f"{len(wrong)} mistakes, given → answered, the most certain first"
     figures.save(figures.image_grid(to_float(test.images[shown].cpu()), titles, heading), sheet)
-
-
-def _rows(model: Model, test: ImageSet, scores: Tensor, wrong: Tensor) -> list[list[str]]:
-    names, answered, verdicts = model.config.class_names, model.head.decide(scores), model.verdicts(scores)
-    return [
-        [
-            test.files[index] if test.files else str(index),
-            names[int(test.labels[index])],
-            names[int(answered[index])],
-            f"{float(scores[index, answered[index]]):.6g}",
-            verdicts[index] or "",
-        ]
-        for index in wrong.tolist()
-    ]

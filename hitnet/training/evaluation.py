@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hitnet.core.heads import Head
 from hitnet.core.model import TEST_BATCH, Model, evaluating
 from hitnet.data import Batches, ImageSet
 from hitnet.training.devices import Team
@@ -66,6 +67,13 @@ class Evaluation:
 def all_scores(model: Model, data: ImageSet) -> Tensor:
     """The score of each class for each image: (count, classes)."""
     return torch.cat([model.scores(images.to(model.device)).cpu() for images, _ in Batches(data, TEST_BATCH)])
+
+
+def judge(head: Head, scores: Tensor, labels: Tensor) -> Evaluation:
+    """What scores are worth, whoever gave them; the loss is that of the classification alone: (count, classes)."""
+    classes = scores.shape[1]
+    pairs = torch.bincount(labels * classes + head.decide(scores), minlength=classes * classes)
+    return Evaluation(pairs.view(classes, classes), float(head.loss(scores, labels)))
 
 
 @torch.no_grad()

@@ -1,0 +1,118 @@
+"""Several networks, or several views of each image, that answer together."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import hitnet
+from hitnet.data import load_dataset, to_float
+from hitnet.runs.committee import MOVES, View, choose_views, open_committee
+from hitnet.runs.evaluate import evaluate_committee
+
+OPTIONS = {"train_images": 200, "epochs": 2, "norm_momentum": 0.1, "decoder": "none", "device": "cpu", "threads": 1}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs on mnist-mini: two of lenet5-hom, the second trained with mirrored images, and one of lenet5."""
+    place = tmp_path_factory.mktemp("committee")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hitnet.runs.result.plot", lambda *_: None)
+        for name, seed, flip in (("lenet5-hom", 0, False), ("lenet5-hom", 1, True), ("lenet5", 0, False)):
+            hitnet.train(hitnet.TrainConfig(model=name, seed=seed, flip=flip, out=place, **OPTIONS))
+    return place / "mnist-mini"
+
+
+@pytest.fixture
+def runs(folder: Path) -> list[Path]:
+    return [folder / "lenet5-hom-s0", folder / "lenet5-hom-s1"]
+
+
+def error(scores: torch.Tensor) -> float:
+    return 100 * float((scores.argmin(1) != load_dataset("mnist-mini").test.labels).double().mean())
+
+
+def test_a_committee_decides_by_the_mean_distance(runs, hitnet_says):
+    images = to_float(load_dataset("mnist-mini").test.images)
+    own = [hitnet.load(run).scores(images) for run in runs]
+    said = hitnet_says("eval", *runs, "--device", "cpu")
+    content = json.loads((runs[0] / "eval-mnist-mini-committee-of-2.json").read_text())
+    assert content["error"] == pytest.approx(error((own[0] + own[1]) / 2))
+    assert [member["error"] for member in content["members"]] == pytest.approx([error(own[0]), error(own[1])])
+    assert content["error"] not in [member["error"] for member in content["members"]]
+    assert f"{content['error']:.2f} % error" in said
+    mistakes = (runs[0] / "eval-mnist-mini-committee-of-2-mistakes.csv").read_text().splitlines()
+    assert len(mistakes) == 1 + content["mistakes"]
+
+
+def test_views_average_the_image_and_its_moved_and_mirrored_copies(runs):
+    images = to_float(load_dataset("mnist-mini").test.images[:20])
+    network = hitnet.load(runs[0])
+    padded = torch.nn.functional.pad(images, (1, 1, 1, 1), mode="replicate")
+    shown = [padded[:, :, 1 - down : 29 - down, 1 - right : 29 - right] for down, right in MOVES[:5]]
+    expected = torch.stack([network.scores(view) for view in shown]).mean(0)
+    torch.testing.assert_close(open_committee(runs[:1], views=5).scores(images), expected)
+    mirroring = open_committee(runs[1:], views=2)
+    expected = (mirroring.model.scores(images) + mirroring.model.scores(images.flip(-1))) / 2
+    torch.testing.assert_close(mirroring.scores(images), expected)
+
+
+def test_the_views_are_all_different_and_only_mirrored_where_training_was():
+    plain, mirrored = choose_views(9, mirror=False), choose_views(18, mirror=True)
+    assert len(set(plain)) == 9
+    assert len(set(mirrored)) == 18
+    assert plain[0] == mirrored[0] == View(False, (0, 0))
+    assert not any(view.mirrored for view in plain)
+
+
+@pytest.mark.parametrize(("count", "most"), [(0, 9), (10, 9)])
+def test_a_number_of_views_that_there_are_not_is_refused(count, most):
+    with pytest.raises(ValueError, match=rf"views must lie in 1..{most}, got {count}; only networks trained with"):
+        choose_views(count, mirror=False)
+
+
+def test_predict_asks_all_networks_and_gives_no_verdict_of_one(runs, tmp_path, hitnet_says):
+    images = load_dataset("mnist-mini").test.images[:1]
+    Image.fromarray(images[0, 0].numpy()).save(tmp_path / "digit.png")
+    said = hitnet_says("predict", runs[0], tmp_path / "digit.png", "--with", runs[1], "--json", "--device", "cpu")
+    (answer,) = json.loads(said)
+    mean = sum(hitnet.load(run).scores(to_float(images))[0] for run in runs) / 2
+    assert answer["score"] == pytest.approx(float(mean.min()), abs=1e-5)
+    assert answer["class_name"] == str(int(mean.argmin()))
+    assert answer["verdict"] is None
+
+
+def test_one_network_with_one_view_answers_as_it_always_did(runs):
+    images = to_float(load_dataset("mnist-mini").test.images[:9])
+    committee = open_committee(runs[:1])
+    assert committee.is_one
+    assert committee.config is committee.model.config
+    assert torch.equal(committee.scores(images), hitnet.load(runs[0]).scores(images))
+
+
+def test_networks_that_cannot_answer_together_are_refused(runs, folder, small_model, tmp_path):
+    with pytest.raises(ValueError, match="is lenet5, which has no distances to a centre to average; leave it out"):
+        open_committee([runs[0], folder / "lenet5-s0"])
+    small_model("lenet5-hom", class_names=tuple("abcdefghij")).save(tmp_path / "letters")
+    with pytest.raises(ValueError, match=r"knows other classes than .*: a, b, c, … against 0, 1, 2, …"):
+        open_committee([runs[0], tmp_path / "letters"])
+    small_model("lenet5-hom", (3, 28, 28)).save(tmp_path / "colour")
+    with pytest.raises(ValueError, match=r"takes images of shape \(3, 28, 28\), .* of shape \(1, 28, 28\)"):
+        open_committee([runs[0], tmp_path / "colour"])
+
+
+def test_runs_trained_on_other_data_are_not_tested_on_each_others_images(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr("hitnet.runs.result.plot", lambda *_: None)
+    test = load_dataset("mnist-mini").test
+    np.savez(tmp_path / "part.npz", x_train=test.images[:300, 0].numpy(), y_train=test.labels[:300].numpy())
+    other = hitnet.train(
+        hitnet.TrainConfig(model="lenet5-hom", data=str(tmp_path / "part.npz"), out=tmp_path, **OPTIONS)
+    )
+    with pytest.raises(
+        ValueError, match="was trained on .*part.npz, .* on mnist-mini; give runs trained on the same data"
+    ):
+        evaluate_committee([runs[0], other.path], device="cpu")
