@@ -61,7 +61,7 @@ FAST: dict[str, Any] = {
 }
 OWN: dict[str, dict[str, Any]] = {
     "hitnet-fast": FAST,
-    "hitnet-deep": FAST,
+    "hitnet-deep": {**FAST, "reconstruction_weight": 10.0},  # with 3, it explains less of the images than hitnet-fast
     "n1": {"decoder": "none"},
     **{name: {**MODERN, "decoder": "none"} for name in ("lenet5", "resnet18", "densenet40-12")},
     **dict.fromkeys(("lenet5-hom", "resnet18-hom", "densenet40-12-hom", "timm"), MODERN),
