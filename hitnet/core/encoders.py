@@ -24,8 +24,8 @@ class Encoder(nn.Module):
     smallest: int = 1
     """The smallest height and width that works."""
 
-    def look_at(self, images: Tensor) -> None:
-        """Called once before training, with the training images in bytes or floats; most encoders need no look."""
+    def prepare(self, images: Tensor) -> None:
+        """Called before training, with training images in bytes or floats; most encoders need nothing of them."""
 
 
 class PaperEncoder(Encoder):
@@ -94,7 +94,7 @@ class DeepEncoder(Encoder):
     mean_answers: Tensor
     """(8 × channels,): what the filters answer on average."""
     whitened: Tensor
-    """Whether `look_at` was called."""
+    """Whether `prepare` was called."""
 
     def __init__(self, image_shape: ImageShape, width: int = 64) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class DeepEncoder(Encoder):
         return self.layers(F.gelu(answers))
 
     @torch.no_grad()
-    def look_at(self, images: Tensor) -> None:
+    def prepare(self, images: Tensor) -> None:
         """Find the filters from patches of the training images; once, since what follows is trained for them."""
         if self.whitened:
             return

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from hitnet.core.checkpoint import write_tensors
-from hitnet.data import Batches, Dataset, HybridAugmentation, Loading, Variation, list_datasets
+from hitnet.core.encoders import WHITENED
+from hitnet.data import Batches, Dataset, HybridAugmentation, Loading, Variation, list_datasets, look_at
 from hitnet.data.variation import fingerprint, load_teacher
 from hitnet.files import remove_leftovers
 from hitnet.runs.calibrate import find_radii
@@ -103,7 +104,8 @@ def prepare(config: TrainConfig, loading: Loading | None = None) -> Iterator[tup
             settings = replace(settings, validation=0.0)  # nobody asked for it
             training, validation = split(data, settings)
         training = training.to(device)
-        state.model.encoder.look_at(training.images)
+        some = look_at(training, WHITENED, data.num_classes, torch.Generator().manual_seed(0))
+        state.model.encoder.prepare(some.images[:])
         fingerprints = {"data": data.fingerprint}
         variation = _variation(settings, data, device, fingerprints)
         batches = Batches(

@@ -19,7 +19,7 @@ def fit(model: Model, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: 
     """Train for `settings.epochs`. All randomness comes from `settings.seed`; torch's global generator is untouched."""
     device = model.device
     generator = torch.Generator().manual_seed(settings.seed)
-    model.encoder.look_at(inputs)
+    model.encoder.prepare(inputs)
     model.train()
     with seeded(settings.seed, device):
         for epoch in range(settings.epochs):

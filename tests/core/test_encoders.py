@@ -118,7 +118,7 @@ def correlated(count: int, channels: int, side: int) -> Tensor:
 def test_the_deep_encoders_filters_give_uncorrelated_answers_of_about_variance_one(channels):
     images = correlated(300, channels, 12)
     encoder = DeepEncoder((channels, 12, 12), width=4)
-    encoder.look_at(images)
+    encoder.prepare(images)
     filters = 4 * channels
     answers = F.conv2d(images.double() / 255, encoder.whitening.double(), -encoder.mean_answers.double())
     torch.testing.assert_close(answers[:, :filters], -answers[:, filters:])
@@ -131,14 +131,14 @@ def test_the_deep_encoders_filters_give_uncorrelated_answers_of_about_variance_o
     torch.testing.assert_close(covariance.diag(), variances / (variances + LEAST_VARIANCE), atol=0.05, rtol=0)
 
 
-def test_the_deep_encoder_looks_only_once_takes_bytes_or_floats_and_keeps_its_filters_in_its_weights():
+def test_the_deep_encoder_prepares_only_once_takes_bytes_or_floats_and_keeps_its_filters_in_its_weights():
     images = correlated(50, 1, 8)
     one, other = DeepEncoder((1, 8, 8), width=4), DeepEncoder((1, 8, 8), width=4)
-    one.look_at(images)
-    other.look_at(images.float() / 255)
+    one.prepare(images)
+    other.prepare(images.float() / 255)
     torch.testing.assert_close(one.whitening, other.whitening)
     before = one.whitening.clone()
-    one.look_at(255 - images[:10])
+    one.prepare(255 - images[:10])
     assert torch.equal(one.whitening, before)
     again = DeepEncoder((1, 8, 8), width=4)
     again.load_state_dict(one.state_dict())
@@ -149,7 +149,7 @@ def test_the_deep_encoder_looks_only_once_takes_bytes_or_floats_and_keeps_its_fi
 
 def test_flat_images_leave_the_deep_encoder_finite():
     encoder = DeepEncoder((1, 8, 8), width=4)
-    encoder.look_at(torch.full((4, 1, 8, 8), 255, dtype=torch.uint8))
+    encoder.prepare(torch.full((4, 1, 8, 8), 255, dtype=torch.uint8))
     assert torch.isfinite(encoder(torch.rand(3, 1, 8, 8))).all()
 
 
