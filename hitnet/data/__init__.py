@@ -6,7 +6,7 @@ from hitnet.data.dataset import Dataset, ImageSet
 from hitnet.data.npz import channels_first
 from hitnet.data.picture import read_image
 from hitnet.data.reading import Loading
-from hitnet.data.split import look_at, split_training, stratified_split, stratified_subset
+from hitnet.data.split import at_most, split_training, stratified_split, stratified_subset
 from hitnet.data.transforms import to_float
 from hitnet.data.variation import HybridAugmentation, Variation, shift
 
@@ -18,10 +18,10 @@ __all__ = [
     "ImageSet",
     "Loading",
     "Variation",
+    "at_most",
     "channels_first",
     "list_datasets",
     "load_dataset",
-    "look_at",
     "read_image",
     "shift",
     "split_training",

@@ -43,7 +43,7 @@ def stratified_subset(labels: Tensor, count: int, generator: torch.Generator) ->
     return _choose(labels, _allot(counts, count, at_most=counts), generator)[1]
 
 
-def look_at(data: ImageSet, count: int, classes: int, generator: torch.Generator) -> ImageSet:
+def at_most(data: ImageSet, count: int, classes: int, generator: torch.Generator) -> ImageSet:
     """At most `count` of the images, in class proportions, at least one per class; fewer if they are large.
 
     They are held in memory together, as floats.

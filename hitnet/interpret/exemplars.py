@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from hitnet.core.layer import CENTRE
 from hitnet.core.model import TEST_BATCH, Model, evaluating
-from hitnet.data import ImageSet, look_at, to_float
+from hitnet.data import ImageSet, at_most, to_float
 from hitnet.data.mapped import Images
 
 MOST_IMAGES = 12_000  # training images that are looked at
@@ -34,7 +34,7 @@ class Exemplars:
 def choose_exemplars(model: Model, data: ImageSet, seed: int = 0) -> Exemplars:
     """Choose among training images that the network classifies correctly; among all of a class if it knows none."""
     classes, dims = model.head.num_classes, model.head.capsule_dim
-    data = look_at(data, MOST_IMAGES, classes, torch.Generator().manual_seed(seed))
+    data = at_most(data, MOST_IMAGES, classes, torch.Generator().manual_seed(seed))
     of_class, per_end = how_many(classes, dims)
     typical, ends = torch.full((classes, of_class), -1), torch.full((classes, dims, 2, per_end), -1)
     for index in range(classes):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hitnet.core.layer import CENTRE
 from hitnet.core.model import TEST_BATCH, Model
-from hitnet.data import ImageSet, look_at, stratified_subset, to_float
+from hitnet.data import ImageSet, at_most, stratified_subset, to_float
 from hitnet.interpret.components import ComponentStatistics, ComponentSummary, component_statistics, true_capsules
 from hitnet.interpret.prototypes import all_deformations, prototypes, sample
 from hitnet.interpret.sharpness import blurred, edge_energy
@@ -141,7 +141,7 @@ class Measured(NamedTuple):
 
 def measure(model: Model, data: ImageSet, limit: int = 10_000) -> Measured:
     """Measure on at most `limit` of the images, or on one per class if that is more."""
-    data = look_at(data, limit, model.head.num_classes, torch.Generator().manual_seed(0))
+    data = at_most(data, limit, model.head.num_classes, torch.Generator().manual_seed(0))
     images = to_float(data.pixels())
     own = true_capsules(model, images, data.labels)
     drawings = quality(model, images, data.labels, capsules=own)

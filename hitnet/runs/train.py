@@ -10,7 +10,7 @@ import torch
 
 from hitnet.core.checkpoint import write_tensors
 from hitnet.core.encoders import WHITENED
-from hitnet.data import Batches, Dataset, HybridAugmentation, Loading, Variation, list_datasets, look_at
+from hitnet.data import Batches, Dataset, HybridAugmentation, Loading, Variation, at_most, list_datasets
 from hitnet.data.variation import fingerprint, load_teacher
 from hitnet.files import remove_leftovers
 from hitnet.runs.calibrate import find_radii
@@ -104,8 +104,8 @@ def prepare(config: TrainConfig, loading: Loading | None = None) -> Iterator[tup
             settings = replace(settings, validation=0.0)  # nobody asked for it
             training, validation = split(data, settings)
         training = training.to(device)
-        some = look_at(training, WHITENED, data.num_classes, torch.Generator().manual_seed(0))
-        state.model.encoder.prepare(some.images[:])
+        some = at_most(training, WHITENED, data.num_classes, torch.Generator().manual_seed(0))
+        state.model.encoder.prepare(some.pixels())
         fingerprints = {"data": data.fingerprint}
         variation = _variation(settings, data, device, fingerprints)
         batches = Batches(

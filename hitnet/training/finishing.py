@@ -30,7 +30,7 @@ from hitnet.core.checkpoint import load_weights, read_tensors, write_tensors
 from hitnet.core.decoder import PictureDecoder
 from hitnet.core.layer import CENTRE
 from hitnet.core.model import Model
-from hitnet.data import ImageSet, look_at, to_float
+from hitnet.data import ImageSet, at_most, to_float
 from hitnet.interpret.sharpness import blurred
 from hitnet.settings import ImageShape
 from hitnet.training.state import optimizer_tensors, restore_optimizer, under
@@ -72,7 +72,7 @@ class Material:
 
 def gather(model: Model, data: ImageSet, flip: bool, generator: torch.Generator) -> Material:
     """Look at training images once, with the frozen network."""
-    data = look_at(data, MOST_IMAGES, model.head.num_classes, generator)
+    data = at_most(data, MOST_IMAGES, model.head.num_classes, generator)
     images, labels = to_float(data.pixels()), data.labels
     if flip:
         mirrored = torch.rand(len(labels), generator=generator) < 0.5
