@@ -88,8 +88,13 @@ class Place:
     def alone(self, waiting: Callable[[], None]) -> Iterator[None]:
         """Only one process at a time is in the block; another one calls `waiting`, and waits."""
         lock = self.path.with_name(f"{self.path.name}.lock")
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with lock.open("wb") as file:
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            file = lock.open("wb")
+        except OSError as error:
+            reason = f"the decoded pictures cannot be written to {lock.parent} ({error.strerror})"
+            raise type(error)(f"{reason}; choose another folder with --cache") from error
+        with file:
             if fcntl is not None:
                 _lock(file, waiting)
             yield

@@ -6,6 +6,7 @@ import hashlib
 import math
 import mmap
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,8 @@ class MappedFile:
             known = {}
         if not isinstance(known.get(arrangement), str):
             known[arrangement] = compute()
-            write_json(file, known)
+            with suppress(OSError):  # others may share the folder and not let this process write
+                write_json(file, known)
         return str(known[arrangement])
 
 

@@ -163,6 +163,15 @@ def test_too_little_room_is_refused_before_anything_is_written(pictures, monkeyp
 
 
 @pytest.mark.usefixtures("all_large")
+def test_a_place_that_cannot_be_written_to_is_named_with_the_remedy(pictures):
+    (pictures.parent / "cache").write_text("a file")
+    with pytest.raises(
+        OSError, match=r"cannot be written to .*cache \(File exists\); choose another folder with --cache"
+    ):
+        load(pictures)
+
+
+@pytest.mark.usefixtures("all_large")
 def test_bad_pictures_are_listed_and_skipping_them_decodes_nothing_again(pictures):
     (pictures / "dark" / "cut.png").write_bytes((pictures / "dark" / "1.png").read_bytes()[:500])
     with pytest.raises(ValueError, match="1 of 21 pictures are bad"):
