@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hitnet.audits.audit import audit
     from hitnet.core.layer import HitOrMiss, squash
     from hitnet.core.loss import CentripetalLoss, centripetal_loss, distance_to_centre, margin_loss, staircase
     from hitnet.core.model import create_model, list_models, load
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from hitnet.hub import from_pretrained, push_to_hub, save_pretrained
     from hitnet.interpret.components import component_statistics
     from hitnet.interpret.explanation import Explanation, explain
+    from hitnet.interpret.label_quality import label_quality
     from hitnet.interpret.prototypes import deformations, prototypes, sample
     from hitnet.interpret.verdicts import calibrate, outlier_score, verdicts
     from hitnet.runs.train import train
@@ -50,6 +52,8 @@ _HOMES = {
     "calibrate": "interpret.verdicts",
     "verdicts": "interpret.verdicts",
     "outlier_score": "interpret.verdicts",
+    "audit": "audits.audit",
+    "label_quality": "interpret.label_quality",
     "TrainConfig": "settings",
     "train": "runs.train",
     "with_hit_or_miss": "core.transplant",
@@ -87,6 +91,8 @@ __all__ = [  # noqa: RUF022 - in the order of the paper
     "calibrate",
     "verdicts",
     "outlier_score",
+    "audit",
+    "label_quality",
 ]
 
 

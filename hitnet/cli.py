@@ -64,6 +64,40 @@ def train(
         console.show_result(run)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(NetworkOptions, RunOptions):
+    """The other options are those of `hitnet train`."""
+
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]  # type: ignore[misc]
+    """A folder of class folders, an .npz, or the name of a data set."""
+    out: Path = Path("audit")
+    """Where the findings and the networks go; the same command resumes an audit that was stopped."""
+    fold: tyro.conf.Suppress[str | None] = None
+
+
+def audit(settings: AuditOptions, folds: int = 3, quick: bool = False, workers: int = 1) -> None:
+    """Find wrong labels, odd pictures and duplicates; nothing in your folder is changed.
+
+    Networks judge pictures that they were not trained on. AUDIT/index.html shows what they found, AUDIT/issues.csv
+    lists every picture, and `hitnet explore AUDIT` lets you decide about them, one by one.
+
+    Example: hitnet audit my-pictures --epochs 10
+
+    Args:
+        folds: Number of networks. Each judges its share of the pictures and is trained on the others.
+        quick: Only one network, trained on everything and asked about every picture after each epoch.
+        workers: Number of networks that train at the same time; they share the cores.
+    """
+    config = TrainConfig(**asdict(settings))
+
+    from hitnet import console
+    from hitnet.audits.audit import audit_data
+
+    with console.AuditView() as view:
+        folder = audit_data(config, folds=folds, quick=quick, workers=workers, listener=view)
+    console.show_audit(folder)
+
+
 def evaluate(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")],
     data: str | None = None,
@@ -414,6 +448,7 @@ def runs(folder: Annotated[Path, tyro.conf.Positional] = Path("runs")) -> None:
 
 VERBS: dict[str, Callable[..., None]] = {
     "train": train,
+    "audit": audit,
     "eval": evaluate,
     "predict": predict,
     "calibrate": calibrate,

@@ -16,6 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
+from hitnet.audits.audit import Listener as AuditListener
+from hitnet.data import Dataset
 from hitnet.errors import printable
 from hitnet.experiments.cost import gpu_hours
 from hitnet.experiments.reproduce import Listener
@@ -24,6 +26,7 @@ from hitnet.experiments.tables import Table as ResultTable
 from hitnet.interpret.quality import Quality
 from hitnet.interpret.verdicts import VerdictCounts, in_percent
 from hitnet.runs.answer import Card, Prediction
+from hitnet.runs.audit_folder import AuditFolder
 from hitnet.runs.calibrate import Calibrated, Rejection
 from hitnet.runs.run import Run
 from hitnet.settings import ModelConfig, read_model_config
@@ -40,6 +43,13 @@ QUALITY = {
     "edge energy of prototypes (real images: 1)": "edge_energy",
 }
 WARM_UP, TIMED = 3, 10  # steps: the first ones take longer than the others
+KIND_WORDS = {
+    "wrong label": "missed by the given class, hit by one other",
+    "ambiguous": "hit by several classes",
+    "odd": "hit by no class",
+    "fine": "hit by the given class alone",
+}
+SUSPECTS = 10  # pictures that are listed after an audit
 FEW_STEPS = 200  # with fewer steps than this, a network hardly learns anything
 
 SILENCE = 10  # seconds; longer ones are filled where there is no bar
@@ -447,7 +457,7 @@ class ExperimentsView(Listener):
     def timing(self) -> None:
         say("timing training steps")
 
-    def changed(self, all_progress: list[TrialProgress], seconds_left: float) -> None:
+    def changed(self, all_progress: list[TrialProgress], seconds_left: float | None) -> None:
         if self.live is not None:
             self.live.start()  # later calls have no effect
             self.live.update(_progress_table(all_progress, seconds_left, console.height - 6))
@@ -456,7 +466,7 @@ class ExperimentsView(Listener):
         for each in all_progress:
             title = each.trial.title
             if each.status != self.statuses.get(title) and each.status != "waiting":
-                tail = f"; {done} of {len(all_progress)} runs, about {_duration(seconds_left)} left"
+                tail = f"; {done} of {len(all_progress)} runs{_time_left(', about ', seconds_left)}"
                 say(f"{title}: {_words(each)}{tail}")
             self.statuses[title] = each.status
 
@@ -476,13 +486,60 @@ class ExperimentsView(Listener):
         say(f"written to {path}")
 
 
-def _progress_table(all_progress: Sequence[TrialProgress], seconds_left: float, most: int) -> Table:
+class AuditView(AuditListener):
+    """The progress of the networks of an audit; that of a quick one is shown like any training."""
+
+    def __init__(self) -> None:
+        self.watcher = TrainingView()
+        self.experiments = ExperimentsView()
+
+    def __enter__(self) -> "AuditView":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.watcher.__exit__(*error)
+        self.experiments.__exit__(*error)
+
+    def opened(self, data: Dataset, images: int) -> None:
+        say(f"auditing {data.name}: {images:,} images in {data.num_classes} classes")
+        for note in data.notes:
+            say(f"note: {note}")
+
+    def changed(self, all_progress: list[TrialProgress], seconds_left: float | None) -> None:
+        self.experiments.changed(all_progress, seconds_left)
+
+    def looking(self) -> None:
+        self.__exit__()
+        say("looking for duplicates and writing the findings")
+
+
+def show_audit(folder: AuditFolder) -> None:
+    """How many pictures of each kind there are, and what to do next."""
+    summary = folder.read_summary()
+    kinds, copies = summary["kinds"], summary["duplicates"]
+    title = f"{summary['images']:,} images of {summary['data']}, {summary['way']}, {_duration(summary['seconds'])}"
+    table = _table(["kind", "images", ""], "lrl", title)
+    for kind, meaning in KIND_WORDS.items():
+        _add(table, kind, f"{kinds[kind]:,}", meaning)
+    sorts = f"{copies['in_different_classes']} across classes, {copies['across_splits']} across splits"
+    _add(table, "duplicates", f"{copies['images']:,}", f"in {copies['sets']} sets, {copies['exact']} exact; {sorts}")
+    _show(table)
+    worst = folder.read_issues()[:SUSPECTS]
+    table = _table(["most suspicious", "given", "suggested", "quality", "kind"], "lllrl")
+    for issue in worst:
+        _add(table, issue.path, issue.given_label, issue.predicted_label, f"{issue.label_score:.4f}", issue.kind)
+    _show(table)
+    say(f"look:   {folder.page_file}")
+    say(f"decide: hitnet explore {shlex.quote(str(folder.path))}")
+
+
+def _progress_table(all_progress: Sequence[TrialProgress], seconds_left: float | None, most: int) -> Table:
     """Running trials first, then failed and done ones (the latest first), then waiting ones; the rest is counted."""
     counts = Counter(each.status for each in all_progress)
     title = ", ".join(
         f"{counts[status]} {status}" for status in ("done", "running", "waiting", "failed") if counts[status]
     )
-    table = _table(["run", "epoch", "test error, %", "status"], "lrrl", f"{title}; {_duration(seconds_left)} left")
+    table = _table(["run", "epoch", "test error, %", "status"], "lrrl", f"{title}{_time_left('; ', seconds_left)}")
     for column in table.columns[1:]:
         column.no_wrap = True
     order = ("running", "failed", "done", "waiting")
@@ -496,6 +553,10 @@ def _progress_table(all_progress: Sequence[TrialProgress], seconds_left: float, 
     if len(ranked) > len(shown):
         _add(table, f"… and {len(ranked) - len(shown)} more", "", "", "")
     return table
+
+
+def _time_left(before: str, seconds: float | None) -> str:
+    return "" if seconds is None else f"{before}{_duration(seconds)} left"
 
 
 def _words(each: TrialProgress) -> str:

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
 from hitnet.core.model import Model, build, find_recipe
 from hitnet.core.transplant import with_hit_or_miss
 from hitnet.data import channels_first, stratified_split
 from hitnet.errors import require
+from hitnet.interpret.label_quality import best_temperature
 from hitnet.interpret.prototypes import prototypes
 from hitnet.interpret.verdicts import calibrate_on
 from hitnet.settings import ImageShape, RunSettings, Schedule, TrainConfig, checked_shape
@@ -372,16 +372,3 @@ def split(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     if round(fraction * len(labels)) < len(counts) or counts.min() < 2:
         return torch.arange(len(labels)), torch.arange(0)
     return stratified_split(labels, fraction, torch.Generator().manual_seed(seed))
-
-
-def best_temperature(distances: Tensor, labels: Tensor) -> float:
-    """The temperature at which softmax(−distance / temperature) fits the labels best: (N, classes), (N,) -> number."""
-    count, classes = distances.shape
-    # Platt's targets, slightly below 1: a few correct predictions must not make all probabilities 0 or 1.
-    doubt = 1 / (count + 2)
-    wanted = torch.full_like(distances, doubt / (classes - 1)).scatter_(1, labels.unsqueeze(1), 1 - doubt)
-
-    def cost(log_temperature: float) -> float:
-        return -float((wanted * torch.log_softmax(-distances / np.exp(log_temperature), dim=1)).sum(dim=1).mean())
-
-    return float(np.exp(minimize_scalar(cost, bounds=(-7, 3), method="bounded").x))

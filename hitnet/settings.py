@@ -6,6 +6,7 @@ that a network is built from; a model's config.json holds it.
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
@@ -254,6 +255,11 @@ class RunOptions:
     """Fraction of your own images held out for testing if they have no test split."""
     skip_bad: bool = False
     """Skip unreadable picture files instead of stopping."""
+    corrections: Path | None = None
+    """Labels to correct and pictures to leave out: a CSV file, as the view Audit of `hitnet explore` writes it."""
+    fold: str | None = None
+    """Train on all images but one part of them, and test on that part: 2/3 is the second of three. For `hitnet audit`,
+    and for cross-validation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,7 +347,7 @@ class TrainConfig(NetworkOptions, RunOptions):
     """Train one network. With `model="hitnet"` the defaults are the paper's, except for the epochs (250 there)."""
 
     def __post_init__(self) -> None:
-        for name in ("out", "teacher", "data_dir", "cache"):
+        for name in ("out", "teacher", "data_dir", "cache", "corrections"):
             if isinstance(value := getattr(self, name), str):
                 object.__setattr__(self, name, Path(value))
         check_types(vars(self), _type_hints(type(self)))
@@ -373,6 +379,8 @@ class TrainConfig(NetworkOptions, RunOptions):
         for name in ("flip", *LARGEST_CHANGE):
             if self.augment == "none" and getattr(self, name):
                 raise ValueError(f"augment none leaves the images as they are, {name} changes them; choose one")
+        if self.fold is not None:
+            parse_fold(self.fold)
         if self.patience and self.validation == 0:
             raise ValueError("patience needs a validation split to watch; add validation=0.1, for example")
 
@@ -421,6 +429,15 @@ class RunSettings(TrainConfig):
             fit=self.fit,
             **options,
         )
+
+
+def parse_fold(fold: str) -> tuple[int, int]:
+    """`2/3`, the second of three parts, as (2, 3)."""
+    found = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", fold)
+    number, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= number <= count:
+        raise ValueError(f"fold must be one of so many parts, as in 1/3, 2/3 or 3/3, got {fold!r}")
+    return number, count
 
 
 def checked_shape(image_shape: Sequence[int]) -> ImageShape:

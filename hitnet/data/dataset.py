@@ -26,7 +26,8 @@ class ImageSet:
     """A tensor, or for large folders what is read from a file when it is indexed."""
     labels: Tensor
     files: tuple[str, ...] | None = None
-    """The picture file of each image, relative to the folder they come from; None for other sources."""
+    """The picture file of each image, relative to the folder they come from, or its place in an .npz without a test
+    split, as in train/17; None for other sources."""
 
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.ndim != 4:

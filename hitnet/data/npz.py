@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from torch import Tensor
 from hitnet.data.announced import check_announced
 from hitnet.data.dataset import Dataset, ImageSet
 from hitnet.data.folder import natural_order
+from hitnet.data.folds import image_names
 from hitnet.data.split import split_off_test
 
 Array = npt.NDArray[Any]
@@ -45,6 +47,8 @@ def load_npz(path: Path, *, test_fraction: float | None = 0.2, split_seed: int =
     labels, names = _to_labels(path, [given.ravel() for given in raw], arrays.get("class_names"))
     parts = [ImageSet(*pair) for pair in zip(images, labels, strict=True)]
     if len(parts) == 1:
+        # Numbered before the split, so that a name leads to the image in the file.
+        parts[0] = replace(parts[0], files=image_names(parts[0], "train"))
         parts = [parts[0].subset(part) for part in split_off_test(labels[0], test_fraction, split_seed, notes)]
     return Dataset(path.stem, parts[0], parts[1], names, tuple(dict.fromkeys(notes)))
 

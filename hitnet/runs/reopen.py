@@ -7,8 +7,10 @@ import torch
 
 from hitnet.core.model import Model, load
 from hitnet.data import Dataset, ImageSet, Loading, list_datasets, load_dataset, split_training
+from hitnet.data.corrections import correct, read_corrections
 from hitnet.data.dataset import in_channels
 from hitnet.data.folder import folder_name
+from hitnet.data.folds import fold_of
 from hitnet.interpret.exemplars import Exemplars
 from hitnet.interpret.quality import Quality, measure
 from hitnet.runs.exemplars import keeps_exemplars, read_exemplars, write_exemplars
@@ -81,8 +83,11 @@ def split(data: Dataset, settings: RunSettings) -> tuple[ImageSet, ImageSet | No
 
 
 def load_data(settings: RunSettings, loading: Loading | None = None) -> Dataset:
-    """The data set that the settings name; `loading` is told of the progress."""
-    return load_dataset(
+    """The data set that the settings name, with its corrections; only the images of a fold if they name one.
+
+    `loading` is told of the progress.
+    """
+    data = load_dataset(
         settings.data,
         data_dir=settings.data_dir,
         image_size=settings.image_size,
@@ -92,6 +97,9 @@ def load_data(settings: RunSettings, loading: Loading | None = None) -> Dataset:
         cache=settings.cache,
         loading=loading,
     )
+    if settings.corrections is not None:
+        data = correct(data, read_corrections(settings.corrections), settings.corrections)
+    return data if settings.fold is None else fold_of(data, settings.fold, settings.seed)
 
 
 def data_for(

@@ -117,7 +117,8 @@ class Run:
     @classmethod
     def named(cls, settings: RunSettings, data_name: str) -> "Run":
         """The folder for a run with these settings."""
-        return cls(settings.out / data_name / f"{settings.model.replace('/', '-')}-s{settings.seed}")
+        fold = "" if settings.fold is None else f"-fold-{settings.fold.replace('/', '-of-')}"
+        return cls(settings.out / data_name / f"{settings.model.replace('/', '-')}-s{settings.seed}{fold}")
 
     @classmethod
     def open(cls, path: str | Path) -> "Run":

@@ -34,7 +34,7 @@ Fingerprints = dict[str, str]
 
 def train(config: TrainConfig, *, watcher: Watcher | None = None, overwrite: bool = False) -> Run:
     """Train a new network into a new run folder."""
-    with prepare(_with_full_paths(config), watcher) as (job, fingerprints):
+    with prepare(with_full_paths(config), watcher) as (job, fingerprints):
         settings = job.settings
         run = Run.named(settings, job.data.name)
         if settings.teacher is not None and settings.teacher.resolve().is_relative_to(run.path.resolve()):
@@ -46,7 +46,7 @@ def train(config: TrainConfig, *, watcher: Watcher | None = None, overwrite: boo
         return _train(run, job, watchers)
 
 
-def _with_full_paths(config: TrainConfig) -> TrainConfig:
+def with_full_paths(config: TrainConfig) -> TrainConfig:
     """The run is reopened from any directory."""
     place = Path(config.data).expanduser()
     own = config.data not in list_datasets() and place.exists()
@@ -56,6 +56,7 @@ def _with_full_paths(config: TrainConfig) -> TrainConfig:
         data_dir=None if config.data_dir is None else config.data_dir.expanduser().resolve(),
         cache=None if config.cache is None else config.cache.expanduser().resolve(),
         teacher=None if config.teacher is None else config.teacher.expanduser().resolve(),
+        corrections=None if config.corrections is None else config.corrections.expanduser().resolve(),
     )
 
 

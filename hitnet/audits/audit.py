@@ -1,0 +1,257 @@
+"""An audit, from a data set to a folder with its findings."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import hitnet
+from hitnet.audits.networks import Answers, Watch, ask_epochs, ask_folds
+from hitnet.audits.page import write_page
+from hitnet.core.checkpoint import write_tensors
+from hitnet.data import Dataset
+from hitnet.data.duplicates import exact_sets, near_sets
+from hitnet.data.folder import natural_order
+from hitnet.data.folds import Pool, pool
+from hitnet.experiments.reproduce import only_command
+from hitnet.files import write_bytes, write_json
+from hitnet.interpret.label_quality import KINDS, Judgement, judge
+from hitnet.runs.audit_folder import COLUMNS, AuditFolder, Issue
+from hitnet.runs.reopen import load_data
+from hitnet.settings import TrainConfig
+from hitnet.training.watchers import Watcher
+
+FOLDS = 3
+
+
+class Listener:
+    """Called as an audit proceeds, to display its progress. This base class does nothing."""
+
+    watcher: Watcher | None = None
+    """Of the training of a quick audit, which has one network."""
+
+    def opened(self, data: Dataset, images: int) -> None: ...
+
+    def changed(self, all_progress: list[Any], seconds_left: float | None) -> None:
+        """A network of a fold may have advanced."""
+
+    def looking(self) -> None:
+        """The networks have judged; duplicates are looked for and the findings written."""
+
+
+def audit_data(
+    config: TrainConfig,
+    *,
+    folds: int = FOLDS,
+    quick: bool = False,
+    workers: int = 1,
+    listener: Listener | None = None,
+) -> AuditFolder:
+    """Audit `config.data` into the folder `config.out`; the same call resumes an audit that was stopped.
+
+    quick: one network for all images, judged by what its epochs said, instead of one network per fold.
+    workers: the number of networks that train at the same time.
+    """
+    listener = listener or Listener()
+    _check_wishes(config, folds, quick, workers)
+    folder = AuditFolder(config.out)
+    with only_command(folder.path):
+        data = load_data(config.resolve())
+        everything = pool(data)
+        listener.opened(data, len(everything.images))
+        try:
+            if quick:
+                answers = ask_epochs(config, folder, data, everything, listener.watcher)
+            else:
+                answers = ask_folds(config, folder, data, everything, folds, workers, listener.changed)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"stopped; the same command resumes from the last epochs in {folder.path}") from None
+        listener.looking()
+        _write(folder, config, data, everything, answers)
+    return folder
+
+
+def audit(
+    images: Any,
+    labels: Any,
+    *,
+    folds: int = FOLDS,
+    quick: bool = False,
+    workers: int = 1,
+    out: str | Path | None = None,
+    **options: Any,
+) -> Any:
+    """Find the wrong labels, odd images and duplicates among these images: a row for each, in their order.
+
+    images: (count, height, width), (count, channels, height, width) or (count, height, width, channels), bytes or
+        floats in [0, 1].
+    labels: (count,), integers or strings.
+    folds, quick, workers: as in `hitnet audit`.
+    out: the folder to keep, which the same call resumes and `hitnet explore` opens; a temporary one if not given.
+    options: of `TrainConfig`, such as epochs or seed.
+
+    Returns a pandas DataFrame with the columns of issues.csv, or if pandas is not installed, a dict of arrays.
+    """
+    if out is None:
+        with tempfile.TemporaryDirectory() as place:
+            return audit(images, labels, folds=folds, quick=quick, workers=workers, out=place, **options)
+    folder = AuditFolder(Path(out))
+    names, given = _numbered(labels)
+    pixels = np.asarray(images)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    _write_images(folder.images_file, x_train=pixels, y_train=given, class_names=np.array(names))
+    config = TrainConfig(data=str(folder.images_file), out=folder.path, **options)
+    audit_data(config, folds=folds, quick=quick, workers=workers)
+    issues = sorted(folder.read_issues(), key=lambda issue: int(issue.path.removeprefix("train/")))
+    columns = {name: np.array([getattr(issue, name) for issue in issues]) for name in COLUMNS}
+    if find_spec("pandas") is None:
+        return columns
+    import pandas
+
+    return pandas.DataFrame(columns)
+
+
+def _write_images(path: Path, **arrays: Any) -> None:
+    import io
+
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    write_bytes(path, content.getvalue())
+
+
+def _numbered(labels: Any) -> tuple[list[str], Any]:
+    """Any labels as numbers from 0, and the names of the classes."""
+    texts = [str(label) for label in np.asarray(labels).ravel().tolist()]
+    names = natural_order(set(texts))
+    number = {name: index for index, name in enumerate(names)}
+    return names, np.array([number[text] for text in texts], dtype=np.int64)
+
+
+def _check_wishes(config: TrainConfig, folds: int, quick: bool, workers: int) -> None:
+    if folds < 2:
+        raise ValueError(f"folds must be at least 2, got {folds}; --quick does with one network")
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
+    if quick and workers != 1:
+        raise ValueError("a quick audit has one network, so there is nothing to share; leave out --workers")
+    if config.fold is not None:
+        raise ValueError("an audit makes its own folds; say how many with --folds")
+
+
+def _write(folder: AuditFolder, config: TrainConfig, data: Dataset, everything: Pool, answers: Answers) -> None:
+    """Judge, look for duplicates, and write everything; the summary last."""
+    judged = judge(answers.distances, everything.images.labels, answers.networks, config.coverage)
+    issues = make_issues(data.class_names, everything, answers, judged)
+    order = sorted(range(len(issues)), key=lambda index: (issues[index].label_score, index))
+    write_tensors(folder.distances_file, {"distances": answers.distances, "networks": answers.networks})
+    folder.write_issues([issues[index] for index in order])
+    summary = summarise(config, data, issues, answers, folder)
+    write_page(folder, data.class_names, everything.images, issues, order, answers, summary)
+    write_json(folder.summary_file, summary)
+
+
+def make_issues(
+    class_names: Sequence[str], everything: Pool, answers: Answers, judged: Judgement
+) -> list[Issue]:
+    """A row for each image, in their order."""
+    images = everything.images
+    labels = images.labels.tolist()
+    exact = {index for members in exact_sets(images.images) for index in members}
+    sets = near_sets(images.images)
+    set_of = {index: number for number, members in enumerate(sets) for index in members}
+    first_pixels = [_distinct(members, images.images) for members in sets]
+    issues = []
+    for index, name in enumerate(everything.names):
+        number = set_of.get(index)
+        others = [] if number is None else [other for other in sets[number] if other != index]
+        issues.append(
+            Issue(
+                path=name,
+                split=everything.splits[index],
+                given_label=class_names[labels[index]],
+                predicted_label=class_names[int(judged.suggested[index])],
+                kind=judged.kinds[index],
+                is_label_issue=judged.kinds[index] == "wrong label",
+                label_score=float(judged.quality[index]),
+                is_outlier_issue=judged.kinds[index] == "odd",
+                distance_given=float(judged.own[index]),
+                distance_predicted=float(judged.nearest[index]),
+                network=int(answers.networks[index]),
+                is_exact_duplicate_issue=index in exact,
+                is_near_duplicate_issue=number is not None and first_pixels[number] > 1,
+                duplicate_set=number,
+                duplicate_in_other_class=any(labels[other] != labels[index] for other in others),
+                duplicate_in_other_split=any(everything.splits[other] != everything.splits[index] for other in others),
+            )
+        )
+    return issues
+
+
+def _distinct(members: list[int], images: torch.Tensor) -> int:
+    """How many different pictures a set of copies has."""
+    return len({images[index].numpy().tobytes() for index in members})
+
+
+def summarise(
+    config: TrainConfig, data: Dataset, issues: Sequence[Issue], answers: Answers, folder: AuditFolder
+) -> dict[str, Any]:
+    """What summary.json holds."""
+    kinds = Counter(issue.kind for issue in issues)
+    wrong = Counter((issue.given_label, issue.predicted_label) for issue in issues if issue.is_label_issue)
+    of_class = {name: Counter[str]() for name in data.class_names}
+    for issue in issues:
+        of_class[issue.given_label][issue.kind] += 1
+    results = [run.read_result() for run in answers.runs]
+    return {
+        "hitnet": hitnet.__version__,
+        "data": data.name,
+        "source": config.data,
+        "images": len(issues),
+        "classes": list(data.class_names),
+        "way": "quick" if answers.runs[0].read_settings().fold == "1/1" else f"{len(answers.runs)} folds",
+        "seconds": round(sum(result["seconds"] for result in results), 1),
+        "kinds": {kind: kinds[kind] for kind in KINDS},
+        "per_class": {
+            name: {"images": counts.total(), **{kind: counts[kind] for kind in KINDS}}
+            for name, counts in of_class.items()
+        },
+        "wrong_labels": [
+            {"given": given, "suggested": suggested, "images": count}
+            for (given, suggested), count in wrong.most_common()
+        ],
+        "duplicates": count_duplicates(issues),
+        "networks": [
+            {
+                "run": run.path.resolve().relative_to(folder.path.resolve()).as_posix(),
+                "error": result["test"]["error"],
+                "epochs": result["epochs"],
+                "seconds": result["seconds"],
+            }
+            for run, result in zip(answers.runs, results, strict=True)
+        ],
+        "notes": list(data.notes),
+        "settings": {name: value for name, value in asdict(config).items() if isinstance(value, (str, int, float))},
+    }
+
+
+def count_duplicates(issues: Sequence[Issue]) -> dict[str, int]:
+    """Sets of copies, and how many of them are of which sort."""
+    sets: dict[int, list[Issue]] = {}
+    for issue in issues:
+        if issue.duplicate_set is not None:
+            sets.setdefault(issue.duplicate_set, []).append(issue)
+    return {
+        "sets": len(sets),
+        "images": sum(map(len, sets.values())),
+        "exact": sum(not members[0].is_near_duplicate_issue for members in sets.values()),
+        "near": sum(members[0].is_near_duplicate_issue for members in sets.values()),
+        "in_one_class": sum(not members[0].duplicate_in_other_class for members in sets.values()),
+        "in_different_classes": sum(any(m.duplicate_in_other_class for m in members) for members in sets.values()),
+        "across_splits": sum(any(m.duplicate_in_other_split for m in members) for members in sets.values()),
+    }

@@ -1,0 +1,169 @@
+"""The networks of an audit: one for each fold, or a single one whose epochs are asked."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from hitnet.audits.trials import FoldTrial
+from hitnet.core.checkpoint import read_tensors, write_tensors
+from hitnet.core.model import find_recipe
+from hitnet.data import Dataset, ImageSet
+from hitnet.data.folds import Pool, assign_folds, fold_of
+from hitnet.experiments.runner import Progress, check_settings, run_local, survey
+from hitnet.runs import train
+from hitnet.runs.audit_folder import AuditFolder
+from hitnet.runs.reopen import load_model
+from hitnet.runs.run import Run
+from hitnet.settings import RunSettings, TrainConfig
+from hitnet.training.evaluation import all_scores
+from hitnet.training.loop import Job
+from hitnet.training.watchers import Row, Watcher
+
+Watch = Callable[[list[Progress], float | None], None]
+"""Called with the progress of each network, and the seconds left if that is known."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The distances of each image to each class, and who said so."""
+
+    distances: Tensor
+    """(count, classes)"""
+    networks: Tensor
+    """(count,): the number of the network that judged it."""
+    runs: list[Run]
+    """The networks."""
+
+
+def settings_of_fold(config: TrainConfig, folder: AuditFolder, fold: str, images: int) -> RunSettings:
+    """The settings of a network of an audit, for so many training images.
+
+    Without a choice of the user's, no images are held out for radii, which come from the fold, and the drawings are not
+    finished, which costs a third more time.
+    """
+    if not find_recipe(config.model).head.has_hit_zone:
+        raise ValueError(f"an audit asks what is hit, and {config.model} has no Hit-or-Miss layer; use hitnet-fast")
+    chosen = replace(
+        train.with_full_paths(config),
+        out=folder.runs_folder.resolve(),
+        fold=fold,
+        finishing=config.finishing or 0.0,
+        validation=config.validation if config.validation is not None or config.patience else 0.0,
+    )
+    return chosen.resolve(config.train_images or images)
+
+
+def ask_folds(
+    config: TrainConfig, folder: AuditFolder, data: Dataset, everything: Pool, folds: int, workers: int, watch: Watch
+) -> Answers:
+    """Train a network for each fold, and let each judge the images that it has not seen."""
+    images = everything.images
+    parts = assign_folds(images, data.class_names, folds, config.seed)
+    trials = [
+        FoldTrial(
+            variant=f"fold {part + 1} of {folds}",
+            settings=settings_of_fold(config, folder, f"{part + 1}/{folds}", int((parts != part).sum())),
+            data_name=data.name,
+        )
+        for part in range(folds)
+    ]
+    for trial in trials:
+        _check_data(Run(trial.path), data, trial.settings)
+    all_progress, began = survey(list(trials)), time.monotonic()
+    run_local(all_progress, workers, lambda current: watch(current, _seconds_left(current, time.monotonic() - began)))
+    if failures := [progress.failure for progress in all_progress if progress.failure is not None]:
+        raise RuntimeError("; ".join(failures))
+    runs = [Run(trial.path) for trial in trials]
+    distances = torch.empty(len(images), data.num_classes)
+    for part, run in enumerate(runs):
+        held_out = (parts == part).nonzero()[:, 0]
+        judged = images.subset(held_out)
+        distances[held_out] = all_scores(load_model(run.path, config.device), judged)
+    return Answers(distances, parts, runs)
+
+
+def _check_data(run: Run, data: Dataset, settings: RunSettings) -> None:
+    """Refuse a network that learned from other images or labels than these."""
+    if run.exists:
+        assert settings.fold is not None
+        run.check_same({"data": fold_of(data, settings.fold, settings.seed).fingerprint})
+
+
+def _seconds_left(all_progress: list[Progress], elapsed: float) -> float | None:
+    """From the epochs done so far; None before the first."""
+    done = sum(each.epochs - each.began for each in all_progress)
+    left = sum(each.trial.settings.epochs - each.epochs for each in all_progress)
+    return left * elapsed / done if done else None
+
+
+def ask_epochs(
+    config: TrainConfig, folder: AuditFolder, data: Dataset, everything: Pool, watcher: Watcher | None
+) -> Answers:
+    """Train one network on everything, and take the mean of the distances after each of its epochs.
+
+    Wrong labels are learned last: until then, the network says what it makes of the picture.
+    """
+    images = everything.images
+    assign_folds(images, data.class_names, 1, config.seed)  # refuses what it would refuse with folds
+    settings = settings_of_fold(config, folder, "1/1", len(images))
+    run = Run.named(settings, data.name)
+    if run.exists:
+        check_settings(run, settings)
+        _check_data(run, data, settings)
+    if not (run.is_finished and folder.epochs_file.is_file()):
+        asked = EpochAnswers(folder.epochs_file, images, watcher)
+        if run.exists and not run.is_finished:
+            train.resume(run.path, watcher=asked)
+        else:
+            train.train(settings, watcher=asked, overwrite=True)
+    total, epochs = _read_epochs(folder.epochs_file)
+    return Answers(total / epochs, torch.zeros(len(images), dtype=torch.long), [run])
+
+
+class EpochAnswers(Watcher):
+    """Adds up the distances that the network says after each epoch; hands every call on to another watcher."""
+
+    def __init__(self, path: Path, images: ImageSet, watcher: Watcher | None) -> None:
+        self.path, self.images, self.watcher = path, images, watcher or Watcher()
+
+    def opened(self, folder: Path) -> None:
+        self.watcher.opened(folder)
+
+    def started(self, job: Job) -> None:
+        self.job = job
+        if job.state.epoch == 0:
+            self.path.unlink(missing_ok=True)
+        elif not self.path.is_file() or _read_epochs(self.path)[1] < job.state.epoch:
+            self._add()  # it was killed between an epoch and its answers
+        self.watcher.started(job)
+
+    def stepped(self, images: int, loss: float) -> None:
+        self.watcher.stepped(images, loss)
+
+    def epoch_ended(self, row: Row) -> None:
+        self._add()
+        self.watcher.epoch_ended(row)
+
+    def finishing(self, done: int, steps: int) -> None:
+        self.watcher.finishing(done, steps)
+
+    def measuring(self) -> None:
+        self.watcher.measuring()
+
+    def _add(self) -> None:
+        distances = all_scores(self.job.state.kept_model, self.images)
+        total, epochs = _read_epochs(self.path) if self.path.is_file() else (torch.zeros_like(distances), 0)
+        write_tensors(self.path, {"total": total + distances}, {"epochs": str(epochs + 1)})
+
+
+def _read_epochs(path: Path) -> tuple[Tensor, int]:
+    """(sum of the distances, number of epochs)."""
+    tensors, metadata = read_tensors(path)
+    try:
+        return tensors["total"], int(metadata["epochs"])
+    except (KeyError, ValueError):
+        raise ValueError(f"{path} does not hold what the epochs said; remove the folder, and audit again") from None
