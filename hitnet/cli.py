@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -68,7 +68,7 @@ def train(
 class AuditOptions(NetworkOptions, RunOptions):
     """The other options are those of `hitnet train`."""
 
-    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]  # type: ignore[misc]
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = field()
     """A folder of class folders, an .npz, or the name of a data set."""
     out: Path = Path("audit")
     """Where the findings and the networks go; the same command resumes an audit that was stopped."""

@@ -1,1 +1,173 @@
-def write_page(*a): pass
+"""The findings as one page that opens from disk: the most suspicious pictures beside what the networks draw."""
+
+import base64
+import json
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hitnet.audits.networks import Answers
+from hitnet.core.model import Model
+from hitnet.data import ImageSet, to_float
+from hitnet.files import write_bytes
+from hitnet.interpret.label_quality import KINDS
+from hitnet.interpret.prototypes import prototypes
+from hitnet.runs.audit_folder import AuditFolder, Issue
+from hitnet.runs.reopen import load_model
+from hitnet.web.bundle import webp
+
+MOST_OF_A_KIND = 200  # pictures shown of each kind
+MOST_SETS, MOST_OF_A_SET = 100, 12  # sets of copies shown, and pictures of each
+MOST_CELLS = 30  # classes of a matrix; of more, the most frequent pairs are listed
+MOST_PAIRS = 100
+LARGEST_THUMBNAIL = 96  # pixels
+
+# Nothing can be fetched, even if a name contains HTML.
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
+
+
+def write_page(
+    folder: AuditFolder,
+    class_names: Sequence[str],
+    images: ImageSet,
+    issues: Sequence[Issue],
+    order: Sequence[int],
+    answers: Answers,
+    summary: dict[str, Any],
+) -> None:
+    """index.html; `order` lists the issues, the most suspicious first."""
+    shown = [index for kind in KINDS for index in [i for i in order if issues[i].kind == kind][:MOST_OF_A_KIND]]
+    shown.sort(key=lambda index: (issues[index].label_score, index))
+    sets = _sets(issues)
+    drawn, redrawn = _drawings([load_model(run.path) for run in answers.runs], images, shown, answers.networks)
+    index_of = {name: index for index, name in enumerate(class_names)}
+    content = {
+        "data": summary["data"],
+        "way": summary["way"],
+        "images": summary["images"],
+        "kinds": summary["kinds"],
+        "duplicates": summary["duplicates"],
+        "notes": summary["notes"],
+        "classes": list(class_names),
+        "prototypes": drawn,
+        "matrix": len(class_names) <= MOST_CELLS,
+        "pairs": [
+            [index_of[each["given"]], index_of[each["suggested"]], each["images"]] for each in summary["wrong_labels"]
+        ][: MOST_CELLS**2 if len(class_names) <= MOST_CELLS else MOST_PAIRS],
+        "pictures": [
+            {
+                "path": issues[index].path,
+                "split": issues[index].split,
+                "given": index_of[issues[index].given_label],
+                "suggested": index_of[issues[index].predicted_label],
+                "kind": issues[index].kind,
+                "quality": issues[index].label_score,
+                "own": issues[index].distance_given,
+                "nearest": issues[index].distance_predicted,
+                "network": issues[index].network,
+                "picture": _thumbnail(images.images[index]),
+                "redrawn": redrawn.get(index),
+            }
+            for index in shown
+        ],
+        "sets": [_set(members, issues, images, index_of) for members in sets[:MOST_SETS]],
+        "more_sets": max(0, len(sets) - MOST_SETS),
+    }
+    page = _static("audits", "findings.html")
+    parts = {
+        "/* policy */": POLICY,
+        "/* style */": _static("web", "style.css") + _static("audits", "findings.css"),
+        "/* content */": json.dumps(content).replace("<", "\\u003c"),
+        "/* script */": _without_modules(_static("web", "dom.js") + _static("audits", "findings.js")),
+    }
+    for place, text in parts.items():
+        before, separator, after = page.partition(place)
+        assert separator, f"findings.html lacks {place}"
+        page = before + text + after
+    write_bytes(folder.page_file, page.encode())
+
+
+def _sets(issues: Sequence[Issue]) -> list[list[int]]:
+    """Sets of copies: those of different classes first, then those across splits, then the others."""
+    sets: dict[int, list[int]] = {}
+    for index, issue in enumerate(issues):
+        if issue.duplicate_set is not None:
+            sets.setdefault(issue.duplicate_set, []).append(index)
+
+    def harmless(members: list[int]) -> tuple[bool, bool]:
+        return (
+            not any(issues[index].duplicate_in_other_class for index in members),
+            not any(issues[index].duplicate_in_other_split for index in members),
+        )
+
+    return sorted(sets.values(), key=harmless)
+
+
+def _set(members: list[int], issues: Sequence[Issue], images: ImageSet, index_of: dict[str, int]) -> dict[str, Any]:
+    return {
+        "exact": not issues[members[0]].is_near_duplicate_issue,
+        "across_classes": any(issues[index].duplicate_in_other_class for index in members),
+        "across_splits": any(issues[index].duplicate_in_other_split for index in members),
+        "size": len(members),
+        "pictures": [
+            {
+                "path": issues[index].path,
+                "split": issues[index].split,
+                "given": index_of[issues[index].given_label],
+                "picture": _thumbnail(images.images[index]),
+            }
+            for index in members[:MOST_OF_A_SET]
+        ],
+    }
+
+
+def _drawings(
+    models: list[Model], images: ImageSet, shown: Sequence[int], networks: Tensor
+) -> tuple[list[list[str]], dict[int, str]]:
+    """The prototypes of each network, and its reconstructions of the pictures that it judged; empty if none draws."""
+    drawn: list[list[str]] = []
+    redrawn: dict[int, str] = {}
+    for number, model in enumerate(models):
+        if model.decoder is None:
+            continue
+        drawn.append([_thumbnail(_to_bytes(picture)) for picture in prototypes(model)])
+        judged = [index for index in shown if int(networks[index]) == number]
+        for index, picture in zip(judged, _reconstructions(model, images.images[judged]), strict=True):
+            redrawn[index] = _thumbnail(_to_bytes(picture))
+    return drawn, redrawn
+
+
+@torch.no_grad()
+def _reconstructions(model: Model, images: Tensor) -> Tensor:
+    """Each image as its nearest class: uint8 -> floats of the same shape."""
+    if not len(images):
+        return to_float(images)
+    pieces = [to_float(piece).to(model.device) for piece in images.split(256)]
+    return torch.cat([model(piece).reconstruction.cpu() for piece in pieces])
+
+
+def _to_bytes(picture: Tensor) -> Tensor:
+    return (picture * 255).round().byte().cpu()
+
+
+def _thumbnail(picture: Tensor) -> str:
+    """uint8 (channels, height, width) as a data URI, at most 96 pixels wide and high."""
+    scale = LARGEST_THUMBNAIL / max(picture.shape[1:])
+    if scale < 1:
+        size = [max(1, round(side * scale)) for side in picture.shape[1:]]
+        smaller = torch.nn.functional.interpolate(picture[None].float(), size, mode="bilinear", antialias=True)[0]
+        picture = smaller.round().clamp(0, 255).byte()
+    return f"data:image/webp;base64,{base64.b64encode(webp(picture)).decode()}"
+
+
+def _static(part: str, name: str) -> str:
+    return files(f"hitnet.{part}").joinpath("static").joinpath(name).read_text(encoding="utf-8")
+
+
+def _without_modules(script: str) -> str:
+    """Modules joined into one script, without imports and exports."""
+    return re.sub(r"^export ", "", re.sub(r"^import .*\n", "", script, flags=re.MULTILINE), flags=re.MULTILINE)

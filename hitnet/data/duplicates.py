@@ -2,8 +2,9 @@
 
 Near copies are found by a perceptual hash: the picture in grey, 32×32, its cosine transform, and for each of the 64
 lowest frequencies whether it is above their median. Not all pairs are compared. All hashes are sorted several times,
-each time with other bits first, and each is compared with those that follow it: a copy whose hash differs in few bits
-is next to the original in at least one of the orders. What the hashes suggest is confirmed on the pictures themselves.
+each time with other bits first, and each is compared with those that follow it: a copy is next to the original in at
+least one of the orders. Two pictures that are compared are near copies if they are far more alike than either is with
+others: two digits 1 are always alike.
 """
 
 from collections.abc import Iterator
@@ -11,19 +12,24 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
-from torch.nn.functional import interpolate, normalize
+from torch.nn.functional import avg_pool2d, interpolate, normalize
 
 from hitnet.data.folds import first_copies
 
 SIDE, LOWEST = 32, 8
 ORDERS = 8  # of the hashes; every time other bits come first
 NEIGHBOURS = 16  # that follow a hash and are compared with it
-MOST_BITS = 12  # in which the hashes of near copies differ
-LEAST_ALIKE = 0.98  # correlation of near copies; from 0.97 on, different digits and clothes count as copies
+NOTABLE = 0.8  # correlation from which two pictures are remembered
+LEAST_ALIKE = 0.95  # correlation of near copies
+OTHERS = 5  # a picture's fifth-best match is not expected to be a copy,
+FRACTION = 0.25  # and a copy differs at most by this fraction of what that one differs by
 PIECE = 4096  # images or pairs that are looked at together
 
 Pairs = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float32]
 
 
 def exact_sets(images: Tensor) -> list[list[int]]:
@@ -43,9 +49,10 @@ def near_sets(images: Tensor) -> list[list[int]]:
 def near_pairs(images: Tensor) -> Pairs:
     """Pairs of images that are nearly the same: uint8 (count, channels, height, width) -> (pairs, 2)."""
     small = torch.cat([_small(piece) for piece in images.split(PIECE)])
-    hashes, pictures = _hashes(small), _standardised(small)
-    found = [pairs for candidates in _candidates(hashes) for pairs in _confirmed(candidates, pictures)]
-    return np.unique(np.concatenate([np.empty((0, 2), np.int64), *found]), axis=0)
+    pairs, alike = _compared(_hashes(small), _standardised(small))
+    usual = _usual(pairs, alike, len(images))
+    differs, allowed = 1 - alike, FRACTION * (1 - usual[pairs].max(axis=1))
+    return pairs[(alike >= LEAST_ALIKE) & (differs <= allowed)]
 
 
 def _small(images: Tensor) -> Tensor:
@@ -64,37 +71,46 @@ def _hashes(small: Tensor) -> npt.NDArray[np.bool_]:
 
 
 def _standardised(small: Tensor) -> Tensor:
-    """Thumbnails whose scalar product is their correlation: (count, 32, 32) -> (count, 256)."""
-    pooled = torch.nn.functional.avg_pool2d(small.unsqueeze(1), 2).flatten(1)
+    """Vectors whose scalar product is the correlation of the pictures: (count, 32, 32) -> (count, 256)."""
+    pooled = avg_pool2d(small.unsqueeze(1), 2).flatten(1)
     return normalize(pooled - pooled.mean(dim=1, keepdim=True), eps=1e-3)
 
 
-def _candidates(bits: npt.NDArray[np.bool_]) -> Iterator[Pairs]:
-    """Pairs of neighbours in each order whose hashes differ in few bits: -> (pairs, 2), the smaller index first."""
+def _compared(bits: npt.NDArray[np.bool_], pictures: Tensor) -> tuple[Pairs, Numbers]:
+    """Pairs of pictures that are notably alike, the smaller index first, and their correlation."""
+    pairs, alike = [np.empty((0, 2), np.int64)], [np.empty(0, np.float32)]
+    for candidates in _neighbours(bits):
+        for piece in torch.from_numpy(candidates).split(PIECE):
+            correlation = (pictures[piece[:, 0]] * pictures[piece[:, 1]]).sum(dim=1)
+            notable = correlation >= NOTABLE
+            pairs.append(piece[notable].numpy())
+            alike.append(correlation[notable].numpy())
+    found, first = np.unique(np.concatenate(pairs), axis=0, return_index=True)
+    return found, np.concatenate(alike)[first]
+
+
+def _neighbours(bits: npt.NDArray[np.bool_]) -> Iterator[Pairs]:
+    """Pairs that are near each other in one of the orders: (count, 64) -> (pairs, 2), the smaller index first."""
     for turn in range(ORDERS):
         turned = np.roll(bits, -turn * bits.shape[1] // ORDERS, axis=1)
-        packed = np.packbits(turned, axis=1)
-        keys = packed.view(">u8")[:, 0]
-        order = np.argsort(keys, kind="stable")
+        order = np.argsort(np.packbits(turned, axis=1).view(">u8")[:, 0], kind="stable")
         for distance in range(1, min(NEIGHBOURS, len(order) - 1) + 1):
-            left, right = order[:-distance], order[distance:]
-            differing = np.unpackbits(packed[left] ^ packed[right], axis=1).sum(axis=1)
-            near = differing <= MOST_BITS
-            yield np.sort(np.stack([left[near], right[near]], axis=1), axis=1)
+            yield np.sort(np.stack([order[:-distance], order[distance:]], axis=1), axis=1)
 
 
-def _confirmed(pairs: Pairs, pictures: Tensor) -> Iterator[Pairs]:
-    for start in range(0, len(pairs), PIECE):
-        piece = torch.from_numpy(pairs[start : start + PIECE])
-        alike = (pictures[piece[:, 0]] * pictures[piece[:, 1]]).sum(dim=1) >= LEAST_ALIKE
-        yield piece[alike].numpy()
+def _usual(pairs: Pairs, alike: Numbers, count: int) -> Numbers:
+    """How alike each picture is with its fifth-best match: -> (count,)."""
+    picture, correlation = pairs.T.ravel(), np.tile(alike, 2)
+    order = np.lexsort((-correlation, picture))
+    picture, correlation = picture[order], correlation[order]
+    rank = np.arange(len(picture)) - np.searchsorted(picture, picture)
+    usual = np.full(count, NOTABLE, np.float32)
+    usual[picture[rank == OTHERS - 1]] = correlation[rank == OTHERS - 1]
+    return usual
 
 
 def _sets(count: int, pairs: Pairs) -> list[list[int]]:
     """The connected sets of two or more, each in ascending order, by their first member."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
     links = coo_matrix((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), shape=(count, count))
     _, member_of = connected_components(links, directed=False)
     order = np.argsort(member_of, kind="stable")

@@ -121,7 +121,7 @@ def draws_alike_in_half(model: Model) -> bool:
 def pack_exemplars(exemplars: Exemplars) -> dict[str, Any]:
     """Real pictures as base64 WebP files, and where each belongs, as JSON: lists are shorter where there are fewer."""
     return {
-        "pictures": [base64.b64encode(_webp(picture)).decode() for picture in exemplars.pictures],
+        "pictures": [base64.b64encode(webp(picture)).decode() for picture in exemplars.pictures],
         "typical": [_present(places) for places in exemplars.typical],
         "ends": [[[_present(end) for end in component] for component in of_class] for of_class in exemplars.ends],
     }
@@ -167,7 +167,7 @@ def _present(places: Tensor) -> list[int]:
     return [place for place in places.tolist() if place >= 0]
 
 
-def _webp(picture: Tensor) -> bytes:
+def webp(picture: Tensor) -> bytes:
     """uint8 (channels, height, width); channels that are no colours are averaged to grey."""
     pixels = picture.permute(1, 2, 0) if len(picture) == 3 else picture.float().mean(0).byte()
     content = io.BytesIO()

@@ -1,0 +1,326 @@
+"""How well an audit finds wrong labels, beside cleanlab's scores and a softmax network of the same encoder.
+
+    python scripts/audit_benchmark.py flips --data fashion-mnist mnist --images 20000 --seeds 3
+    python scripts/audit_benchmark.py people --noise FOLDER/cifar10n.npz
+    python scripts/audit_benchmark.py test-sets --errors FOLDER/label-errors.json
+    python scripts/audit_benchmark.py pays --data fashion-mnist --images 20000 --seeds 3
+
+flips: labels of official training images changed by chance in 5 % and 20 %, and between similar classes in 10 %.
+people: CIFAR-10's training images with labels that people gave (CIFAR-10N).
+test-sets: the labels of MNIST's and CIFAR-10's test images that five people found wrong.
+pays: the test error after training on noisy labels, on those that the audit leaves, and on clean ones.
+
+Needs cleanlab. Everything that is trained stays in WORK; the same command goes on where it was stopped. Rows are added
+to OUT.json as they come, and OUT.md is written anew each time.
+"""
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from cleanlab.rank import get_label_quality_scores
+from rich.console import Console
+from sklearn.metrics import average_precision_score, roc_auc_score
+from torch import Tensor
+
+from hitnet.audits.audit import audit_data
+from hitnet.audits.trials import FoldTrial
+from hitnet.core import encoders, heads, model
+from hitnet.core.checkpoint import read_tensors
+from hitnet.data import Dataset, load_dataset, stratified_subset
+from hitnet.data.corrections import Correction, write_corrections
+from hitnet.data.folds import fold_of, pool
+from hitnet.experiments.runner import do
+from hitnet.files import read_json, write_bytes, write_json, write_text
+from hitnet.interpret.label_quality import best_temperature, label_quality
+from hitnet.runs.audit_folder import AuditFolder
+from hitnet.runs.environment import describe_environment
+from hitnet.runs.reopen import load_data, load_model
+from hitnet.runs.run import Run
+from hitnet.runs.train import train
+from hitnet.settings import TrainConfig
+from hitnet.training.evaluation import all_scores
+
+console = Console(soft_wrap=True)
+CLEANLAB = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
+# Classes that are taken for each other: digits by shape, clothes for the upper body and shoes.
+SIMILAR = {
+    "mnist": {4: 9, 9: 4, 3: 5, 5: 3, 7: 1, 1: 7, 8: 3, 6: 0, 0: 6, 2: 7},
+    "fashion-mnist": {0: 6, 6: 0, 2: 4, 4: 2, 3: 0, 1: 3, 5: 7, 7: 5, 9: 7, 8: 5},
+}
+# The softmax network has hitnet-fast's encoder and settings; its decoder would teach it nothing.
+SOFTMAX = "fast-softmax"
+SETTINGS: dict[str, Any] = {"schedule": "one-cycle", "learning_rate": 0.004, "shift_fill": "edge", "refresh_norm": True}
+
+
+def flipped(labels: Tensor, share: float, similar: dict[int, int] | None, classes: int, seed: int) -> Tensor:
+    """Labels of which a share is changed: to any other class, or to the similar one."""
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.randperm(len(labels), generator=generator)[: round(share * len(labels))]
+    changed = labels.clone()
+    if similar is None:
+        changed[chosen] = (labels[chosen] + torch.randint(1, classes, (len(chosen),), generator=generator)) % classes
+    else:
+        changed[chosen] = torch.tensor([similar[int(label)] for label in labels[chosen]])
+    return changed
+
+
+def write_npz(path: Path, **arrays: Any) -> Path:
+    """The data set of one case, once."""
+    if not path.is_file():
+        import io
+
+        content = io.BytesIO()
+        np.savez(content, allow_pickle=False, **arrays)
+        write_bytes(path, content.getvalue())
+    return path
+
+
+def qualities(distances: Tensor, labels: Tensor, networks: Tensor) -> dict[str, Any]:
+    """All scores from one set of outputs: HitNet's own, and cleanlab's from probabilities at the best temperature."""
+    own = torch.empty(len(labels), dtype=torch.float64)
+    chances = torch.empty(distances.shape, dtype=torch.float64)
+    for network in networks.unique():
+        of = networks == network
+        own[of] = label_quality(distances[of], labels[of])
+        chances[of] = (-distances[of].double() / best_temperature(distances[of], labels[of])).softmax(dim=1)
+    return {"HitNet": own.numpy(), **cleanlab_scores(chances, labels)}
+
+
+def cleanlab_scores(chances: Tensor, labels: Tensor) -> dict[str, Any]:
+    given, probabilities = labels.numpy(), chances.numpy()
+    return {
+        f"cleanlab {method}": get_label_quality_scores(given, probabilities, method=method, adjust_pred_probs=False)
+        for method in CLEANLAB
+    }
+
+
+def measures(quality: Any, wrong: Any) -> dict[str, float]:
+    """How well a low quality tells wrong labels: AUROC, average precision, precision among the first."""
+    order = np.argsort(quality, kind="stable")
+    return {
+        "auroc": float(roc_auc_score(wrong, -quality)),
+        "average_precision": float(average_precision_score(wrong, -quality)),
+        "precision_100": float(wrong[order[:100]].mean()),
+        "precision_errors": float(wrong[order[: int(wrong.sum())]].mean()),
+    }
+
+
+def ask_softmax(config: TrainConfig, data: Dataset, folds: int) -> tuple[Tensor, float]:
+    """Out-of-fold probabilities of the softmax network, in the order of the pool, and the seconds."""
+    names, chances, seconds = pool(data).names, {}, 0.0
+    for fold in range(1, folds + 1):
+        settings = replace(config, fold=f"{fold}/{folds}").resolve(len(data.train))
+        trial = FoldTrial(variant=f"fold {fold}", settings=settings, data_name=data.name)
+        do(trial)
+        run = Run(trial.path)
+        seconds += run.read_result()["seconds"]
+        part = fold_of(data, f"{fold}/{folds}", config.seed).test
+        assert part.files is not None
+        scores = all_scores(load_model(run.path, "cpu"), part)
+        # The head gives probabilities or logits; both become probabilities.
+        each = scores.softmax(dim=1) if bool((scores < 0).any()) or bool((scores > 1).any()) else scores
+        chances.update(zip(part.files, each.double(), strict=True))
+    return torch.stack([chances[name] for name in names]), seconds
+
+
+def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed: int) -> Iterator[dict[str, Any]]:
+    """One row for each way to judge the images in an .npz without a test part; `truth` is in its order."""
+    work = args.work / f"{case}-s{seed}"
+    base = TrainConfig(data=str(path), seed=seed, epochs=args.epochs, flip=args.flip, threads=args.threads)
+    data = load_data(base.resolve())
+    everything = pool(data)
+    place = torch.tensor([int(name.removeprefix("train/")) for name in everything.names])
+    labels, wrong = everything.images.labels, (everything.images.labels != truth[place]).numpy()
+    for way, quick in (("folds", False), ("quick", True)):
+        if way not in args.ways:
+            continue
+        config = replace(base, out=work / way)
+        folder = audit_data(config, folds=args.folds, quick=quick, workers=1 if quick else args.workers)
+        tensors, _ = read_tensors(folder.distances_file)
+        summary = folder.read_summary()
+        kinds = {issue.path: issue.is_label_issue for issue in folder.read_issues()}
+        called = np.array([kinds[name] for name in everything.names])
+        extra = {
+            "called_wrong": int(called.sum()),
+            "precision_of_calls": float(wrong[called].mean()) if called.any() else None,
+            "recall_of_calls": float(called[wrong].mean()),
+        }
+        for name, quality in qualities(tensors["distances"], labels, tensors["networks"]).items():
+            found = measures(quality, wrong)
+            more = extra if name == "HitNet" else {}
+            yield {"way": way, "score": name, **found, **more, "minutes": summary["seconds"] / 60}
+    if "softmax" in args.ways:
+        model._MODELS.setdefault(SOFTMAX, model.Recipe(encoders.FastEncoder, heads.SoftmaxHead))
+        options = {**SETTINGS, "model": SOFTMAX, "decoder": "none", "norm_momentum": 0.1}
+        like = Run(work / "folds" / "runs").path.rglob("args.json")
+        if (first := next(like, None)) is not None:  # exactly the audit's budget
+            settings = read_json(first)
+            options |= {"epochs": settings["epochs"], "batch_size": settings["batch_size"]}
+        chances, seconds = ask_softmax(replace(base, out=work / "softmax", **options), data, args.folds)
+        for name, quality in cleanlab_scores(chances, labels).items():
+            yield {"way": "softmax", "score": name, **measures(quality, wrong), "minutes": seconds / 60}
+
+
+def flips(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for seed in range(args.seeds):
+        for name in args.data:
+            official = load_dataset(name)
+            count = min(args.images, len(official.train))
+            chosen = stratified_subset(official.train.labels, count, torch.Generator().manual_seed(seed))
+            clean = official.train.subset(chosen)
+            noises = {"5": (0.05, None), "20": (0.2, None), "similar-10": (0.1, SIMILAR[name])}
+            for noise, (share, similar) in noises.items():
+                if noise not in args.noises:
+                    continue
+                noisy = flipped(clean.labels, share, similar, official.num_classes, seed)
+                case = f"{name}-{count}-{noise}"
+                arrays = {"x_train": clean.images.numpy(), "y_train": noisy.numpy()}
+                path = write_npz(args.work / f"{case}-s{seed}" / f"{name}.npz", **arrays)
+                for row in compare(args, case, path, clean.labels, seed):
+                    yield {"case": case, "seed": seed, **row}
+
+
+def people(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    official = load_dataset("cifar10")
+    with np.load(args.noise, allow_pickle=False) as file:
+        given = {name: file[name] for name in ("aggregate", "random1")}
+    count = min(args.images, len(official.train))
+    for seed in range(args.seeds):
+        for name, labels in given.items():
+            case = f"cifar10-{count}-{name}"
+            arrays = {"x_train": official.train.images[:count].numpy(), "y_train": labels[:count].astype(np.int64)}
+            path = write_npz(args.work / f"{case}-s{seed}" / "cifar10.npz", **arrays)
+            for row in compare(args, case, path, official.train.labels[:count], seed):
+                yield {"case": case, "seed": seed, **row}
+
+
+def test_sets(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """How many of the known wrong labels are among the first suspects of the test set."""
+    checked = json.loads(args.errors.read_text())
+    for seed in range(args.seeds):
+        for name in args.data:
+            known = {f"test/{each['index']}" for each in checked[name] if each["votes_given"] < 3}
+            config = TrainConfig(data=name, seed=seed, epochs=args.epochs, flip=args.flip, threads=args.threads)
+            folder = audit_data(
+                replace(config, out=args.work / f"test-set-{name}-s{seed}"), folds=args.folds, workers=args.workers
+            )
+            suspects = [issue.path for issue in folder.read_issues() if issue.split == "test"]
+            found = {f"among_{first}": len(known & set(suspects[:first])) for first in (len(known), 50, 100, 200)}
+            minutes = folder.read_summary()["seconds"] / 60
+            yield {"case": f"{name}-test", "seed": seed, "way": "folds", "known": len(known), **found, "minutes": minutes}
+
+
+def pays(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Test error on clean test images after training on noisy labels, on what the audit leaves, and on clean ones."""
+    for seed in range(args.seeds):
+        for name in args.data:
+            official = load_dataset(name)
+            count = min(args.images, len(official.train))
+            chosen = stratified_subset(official.train.labels, count, torch.Generator().manual_seed(seed))
+            clean = official.train.subset(chosen)
+            for noise, share in (("5", 0.05), ("20", 0.2)):
+                if noise not in args.noises:
+                    continue
+                case = f"{name}-{count}-{noise}"
+                noisy = flipped(clean.labels, share, None, official.num_classes, seed)
+                work = args.work / f"{case}-s{seed}"
+                alone = write_npz(work / f"{name}.npz", x_train=clean.images.numpy(), y_train=noisy.numpy())
+                folder = AuditFolder(work / "folds")
+                config = TrainConfig(seed=seed, epochs=args.epochs, threads=args.threads, flip=args.flip, finishing=0.0)
+                audit_data(replace(config, data=str(alone), out=folder.path), folds=args.folds, workers=args.workers)
+                test = {"x_test": official.test.images.numpy(), "y_test": official.test.labels.numpy()}
+                for kind, labels in (("noisy", noisy), ("clean", clean.labels)):
+                    arrays = {"x_train": clean.images.numpy(), "y_train": labels.numpy(), **test}
+                    write_npz(work / f"{kind}.npz", **arrays)
+                left_out = [Correction(issue.path, "leave out") for issue in folder.read_issues() if issue.is_label_issue]
+                write_corrections(work / "left-out.csv", left_out)
+                for way, data, corrections in (
+                    ("noisy labels", "noisy", None),
+                    ("without what the audit calls wrong", "noisy", work / "left-out.csv"),
+                    ("clean labels", "clean", None),
+                ):
+                    out = work / "pays" / way.replace(" ", "-")
+                    wanted = replace(config, data=str(work / f"{data}.npz"), corrections=corrections, out=out)
+                    run = Run(out / data / f"hitnet-fast-s{seed}")
+                    if not run.is_finished:
+                        train(wanted, overwrite=True)
+                    yield {"case": case, "seed": seed, "way": way, "test_error": run.read_result()["test"]["error"]}
+
+
+COLUMNS = {
+    "auroc": ("AUROC", "{:.4f}"),
+    "average_precision": ("average precision", "{:.4f}"),
+    "precision_100": ("precision, first 100", "{:.3f}"),
+    "precision_errors": ("precision, as many as errors", "{:.3f}"),
+    "precision_of_calls": ("precision of `wrong label`", "{:.3f}"),
+    "recall_of_calls": ("recall of `wrong label`", "{:.3f}"),
+    "known": ("known wrong labels", "{:.0f}"),
+    "among_50": ("among the first 50", "{:.1f}"),
+    "among_100": ("among the first 100", "{:.1f}"),
+    "test_error": ("test error, %", "{:.2f}"),
+    "minutes": ("minutes", "{:.1f}"),
+}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """One line for each case, way and score: the mean over its seeds, ± the standard deviation."""
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["case"], row["way"], row.get("score", "")), []).append(row)
+    columns = [name for name in COLUMNS if any(row.get(name) is not None for row in rows)]
+    titles = ["case", "way", "score", "seeds", *(COLUMNS[name][0] for name in columns)]
+    lines = [titles, ["---"] * 3 + ["---:"] * (len(titles) - 3)]
+    for key, members in groups.items():
+        cells = []
+        for name in columns:
+            values = [row[name] for row in members if row.get(name) is not None]
+            mean = COLUMNS[name][1].format(np.mean(values)) if values else "–"
+            spread = f" ± {COLUMNS[name][1].format(np.std(values, ddof=1))}" if len(values) > 1 else ""
+            cells.append(mean + spread)
+        lines.append([*key, str(len(members)), *cells])
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def main() -> None:
+    parts = {"flips": flips, "people": people, "test-sets": test_sets, "pays": pays}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=parts)
+    parser.add_argument("--data", nargs="+", default=["fashion-mnist", "mnist"])
+    parser.add_argument("--images", type=int, default=20_000)
+    parser.add_argument("--noises", nargs="+", default=["5", "20", "similar-10"])
+    parser.add_argument("--ways", nargs="+", default=["folds", "quick", "softmax"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--folds", type=int, default=3)
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--flip", action="store_true")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--noise", type=Path, default=Path("label-noise/cifar10n.npz"))
+    parser.add_argument("--errors", type=Path, default=Path("label-noise/label-errors.json"))
+    parser.add_argument("--work", type=Path, default=Path("audit-benchmark"))
+    parser.add_argument("--out", type=Path, default=Path("results/audit"))
+    args = parser.parse_args()
+    args.work = args.work.resolve()
+    path = args.out.with_name(f"{args.out.name}-{args.part}.json")
+    content = read_json(path) if path.is_file() else {"rows": []}
+    content["machine"] = describe_environment(torch.device("cpu"), torch.float32, 1, {"data": "see the cases"})
+    command = "python " + shlex.join(sys.argv)
+    for row in parts[args.part](args):
+        same = ("case", "seed", "way", "score")
+        kept = [old for old in content["rows"] if any(old.get(key) != row.get(key) for key in same)]
+        content["rows"] = [*kept, {**row, "command": command}]
+        write_json(path, content)
+        write_text(path.with_suffix(".md"), table(content["rows"]))
+    console.print(table(content["rows"]), markup=False)
+
+
+if __name__ == "__main__":
+    main()
