@@ -15,9 +15,11 @@ from hitnet.data import to_float
 from hitnet.interpret.exemplars import Exemplars
 from hitnet.interpret.explanation import Explanation, explain
 from hitnet.interpret.prototypes import prototypes
+from hitnet.runs.audit_folder import AuditFolder
 from hitnet.runs.exemplars import keeps_exemplars, read_exemplars, remake_command
 from hitnet.runs.reopen import load_model
 from hitnet.runs.run import Run
+from hitnet.web.audit import Audit
 from hitnet.web.bundle import describe_model, enlarge, pack_decoder, pack_exemplars, pack_ways
 from hitnet.web.decoding import DecodingProcess
 from hitnet.web.evolution import pack_evolution
@@ -29,9 +31,13 @@ EXAMPLE_SECONDS = 2  # that the page waits for test images; then a real picture 
 
 
 class Explorer:
-    """A run's model, names and test images."""
+    """A run's model, names and test images; of an audit, its first network and its suspects."""
 
     def __init__(self, path: Path, device: str = "cpu") -> None:
+        folder = AuditFolder(path)
+        self.audit = Audit(folder, device) if folder.is_finished else None
+        if self.audit is not None:
+            path = self.audit.runs[0].path
         self.run = Run.open(path)
         self.model = load_model(path, device)
         self.weights = pack_decoder(self.model)
@@ -41,7 +47,10 @@ class Explorer:
         self.tests = TestSet(self.run, self.model, self.lock)
 
     def describe(self) -> dict[str, Any]:
-        return describe_run_and_model(self.run, self.model, self.names) | {"ways": self.ways}
+        return describe_run_and_model(self.run, self.model, self.names) | {
+            "ways": self.ways,
+            "audit": self.audit is not None,
+        }
 
     @cached_property
     def kept(self) -> Exemplars | None:

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hitnet.runs.run import Run
 from hitnet.web import comparison
+from hitnet.web.audit import SHOWS, Audit, Outdated
 from hitnet.web.explorer import Explorer
 from hitnet.web.testset import FILTERS, LARGEST_PAGE
 
@@ -112,12 +113,30 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
 
     async def name(request: Request) -> Response:
         async with uploads.read(request, LARGEST_JSON) as body:
-            content = _json_object(body)
-        wanted = {"class": int, "component": int, "name": str}
-        if set(content) != set(wanted) or any(type(content[key]) is not kind for key, kind in wanted.items()):
-            raise HTTPException(400, 'expected {"class": a number, "component": a number, "name": a text}')
+            content = _checked(_json_object(body), {"class": int, "component": int, "name": str})
         arguments = (content["class"], content["component"], content["name"])
         return Json({"names": await _in_thread(explorer.names.write, *arguments)})
+
+    async def audit(request: Request) -> Response:
+        return Json(await _in_thread(_audit_of(explorer).describe))
+
+    async def suspect(request: Request) -> Response:
+        opened = _audit_of(explorer)
+        show = _one_of(request, "show", SHOWS, "wrong label")
+        place = _integer(request, "place", 0, 10**9) or 0
+        if (index := _integer(request, "index", 0, 10**9)) is not None:
+            place = await _in_thread(opened.place_of, index, show)
+        return Json(await _in_thread(opened.suspect, show, place))
+
+    async def decide(request: Request) -> Response:
+        async with uploads.read(request, LARGEST_JSON) as body:
+            content = _checked(_json_object(body), {"index": int, "action": str, "label": str, "version": str})
+        return Json(await _in_thread(lambda: _audit_of(explorer).decide(**content)))
+
+    async def undo(request: Request) -> Response:
+        async with uploads.read(request, LARGEST_JSON) as body:
+            content = _checked(_json_object(body), {"version": str})
+        return Json(await _in_thread(lambda: _audit_of(explorer).undo(**content)))
 
     async def runs(request: Request) -> Response:
         return Json({"runs": await run_in_threadpool(comparison.list_runs, explorer.run)})
@@ -142,6 +161,10 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
             Route("/api/tests", tests),
             Route("/api/tests/one", test),
             Route("/api/names", name, methods=["PUT"]),
+            Route("/api/audit", audit),
+            Route("/api/audit/one", suspect),
+            Route("/api/audit/decide", decide, methods=["PUT"]),
+            Route("/api/audit/undo", undo, methods=["PUT"]),
             Route("/api/runs", runs),
             Route("/api/runs/one", compared),
             Route("/api/runs/answer", compared_answer, methods=["POST"]),
@@ -288,6 +311,8 @@ async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
     """Do the work in a thread; ValueError and OSError become 400, since the request is at fault."""
     try:
         return await run_in_threadpool(work, *arguments)
+    except Outdated as error:
+        raise HTTPException(409, str(error)) from error
     except (ValueError, OSError) as error:
         raise HTTPException(400, str(error)) from error
 
@@ -300,6 +325,20 @@ def _json_object(content: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise HTTPException(400, f"expected a JSON object, got {type(value).__name__}")
     return value
+
+
+def _checked(content: dict[str, Any], wanted: dict[str, type]) -> dict[str, Any]:
+    """The content itself if it has these parts, of these types, and no other."""
+    if set(content) != set(wanted) or any(type(content[key]) is not kind for key, kind in wanted.items()):
+        parts = ", ".join(f'"{key}": a {"number" if kind is int else "text"}' for key, kind in wanted.items())
+        raise HTTPException(400, f"expected {{{parts}}}")
+    return content
+
+
+def _audit_of(explorer: Explorer) -> Audit:
+    if explorer.audit is None:
+        raise HTTPException(404, "this is a run, not an audit; open one with hitnet explore AUDIT")
+    return explorer.audit
 
 
 def _one_of(request: Request, key: str, known: tuple[str, ...], default: str) -> str:

@@ -3,6 +3,7 @@
 import { readAddress } from "./address.js";
 import { ask, fetchWeights, sendJson } from "./api.js";
 import { Asking } from "./ask.js";
+import { Audit } from "./audit.js";
 import { Comparison } from "./compare.js";
 import { Decoder } from "./decoder.js";
 import { Workbench } from "./deform.js";
@@ -32,6 +33,10 @@ async function start() {
     find(".workbench").scrollIntoView({ block: "start" });
   });
   const views = { prototypes: workbench, ask: asking, compare: new Comparison(find("#compare"), asking) };
+  if (model.audit) {
+    views.audit = new Audit(find("#audit"), model.classes);
+    find('nav a[href="#audit"]').hidden = false;
+  }
   let current = null;
   const entitle = () => setTitle(model, views[current].title());
   const show = (name) => {
@@ -47,7 +52,7 @@ async function start() {
   for (const [name, view] of Object.entries(views)) view.changed = () => name === current && entitle();
   const follow = () => {
     const { view, state } = readAddress();
-    show(view in views ? view : "prototypes");
+    show(view in views ? view : model.audit ? "audit" : "prototypes");
     views[current].restore(state);
   };
   window.addEventListener("hashchange", () => {

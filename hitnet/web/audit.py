@@ -1,0 +1,208 @@
+"""An audit opened for deciding: one suspect at a time, and what a person says of it, kept at once. Thread-safe."""
+
+import base64
+import hashlib
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from hitnet.core.model import Model
+from hitnet.data import to_float
+from hitnet.data.corrections import ACTIONS, Correction, read_corrections, write_corrections
+from hitnet.data.folds import pool
+from hitnet.interpret.label_quality import KINDS
+from hitnet.interpret.prototypes import prototypes
+from hitnet.pictures import SUFFIXES, decode, read_pixels
+from hitnet.runs.audit_folder import AuditFolder, Issue
+from hitnet.runs.reopen import load_data, load_model
+from hitnet.web.bundle import webp
+
+LARGEST_SHOWN = 480  # pixels of a picture file's longer side
+SHOWS = (*KINDS, "all", "decided")
+
+
+class Outdated(ValueError):
+    """The decisions changed since the page saw them."""
+
+
+class Audit:
+    """The suspects of an audit, the pictures that they are, and corrections.csv."""
+
+    def __init__(self, folder: AuditFolder, device: str = "cpu") -> None:
+        self.folder, self.device = folder, device
+        self.issues, self.runs = folder.read_issues(), folder.networks()
+        self.settings = self.runs[0].read_settings()
+        self.models: dict[int, tuple[Model, Tensor | None]] = {}
+        self.class_names = self._model(0)[0].config.class_names
+        self.lock = Lock()  # of the models, the images and the file of decisions
+        self.former: list[tuple[str, Correction | None]] = []  # what each decision replaced, for undoing
+        self._check()
+
+    def _check(self) -> None:
+        known = set(self.class_names)
+        for issue in self.issues:
+            if not ({issue.given_label, issue.predicted_label} <= known and 0 <= issue.network < len(self.runs)):
+                raise ValueError(f"{self.folder.issues_file} does not fit its networks: see {issue.path!r}; audit again")
+
+    def describe(self) -> dict[str, Any]:
+        """How many suspects of each kind there are, and what was decided so far."""
+        decided, version = self._read()
+        counts = {kind: sum(issue.kind == kind for issue in self.issues) for kind in KINDS}
+        return {
+            "counts": {**counts, "all": len(self.issues), "decided": len(decided)},
+            "classes": list(self.class_names),
+            "version": version,
+            "file": str(self.folder.corrections_file),
+            "data": self.settings.data,
+        }
+
+    def suspect(self, show: str, place: int) -> dict[str, Any]:
+        """The suspect at a place among those that are shown: what was found, decided and drawn."""
+        with self.lock:
+            decided, version = self._read()
+            chosen = self._shown(show, decided)
+            if not chosen:
+                return {"total": 0, "place": 0, "decided": len(decided), "version": version}
+            place = min(place, len(chosen) - 1)
+            index = chosen[place]
+            issue = self.issues[index]
+            correction = decided.get(issue.path)
+            return {
+                "total": len(chosen),
+                "place": place,
+                "decided": len(decided),
+                "version": version,
+                "index": index,
+                "path": issue.path,
+                "split": issue.split,
+                "given": self.class_names.index(issue.given_label),
+                "suggested": self.class_names.index(issue.predicted_label),
+                "kind": issue.kind,
+                "quality": issue.label_score,
+                "own": issue.distance_given,
+                "nearest": issue.distance_predicted,
+                "copies": issue.duplicate_set is not None,
+                "decision": None if correction is None else {"action": correction.action, "label": correction.label},
+                **self._pictures(issue),
+            }
+
+    def decide(self, index: int, action: str, label: str, version: str) -> dict[str, Any]:
+        """Keep a decision about a suspect on the disk; an empty action removes it."""
+        if not 0 <= index < len(self.issues):
+            raise ValueError(f"there is no suspect {index}; there are {len(self.issues)}, counted from 0")
+        issue = self.issues[index]
+        if action and action not in ACTIONS:
+            raise ValueError(f"the action must be one of {', '.join(ACTIONS)}, got {action[:40]!r}")
+        if action == "relabel" and label not in self.class_names:
+            raise ValueError(f"there is no class {label[:40]!r}")
+        label = label if action == "relabel" else ""
+        with self.lock:
+            decided = self._read_same(version)
+            self.former.append((issue.path, decided.pop(issue.path, None)))
+            if action:
+                decided[issue.path] = Correction(issue.path, action, label, issue.given_label)  # type: ignore[arg-type]
+            return self._write(decided)
+
+    def undo(self, version: str) -> dict[str, Any]:
+        """Take the last decision back: what it replaced is there again. Returns its suspect too."""
+        with self.lock:
+            decided = self._read_same(version)
+            path, before = self.former.pop() if self.former else (next(reversed(decided), None), None)
+            if path is None:
+                raise ValueError("there is nothing to undo")
+            decided.pop(path, None)
+            if before is not None:
+                decided[path] = before
+            index = next(number for number, issue in enumerate(self.issues) if issue.path == path)
+            return self._write(decided) | {"index": index}
+
+    def place_of(self, index: int, show: str) -> int:
+        """Where a suspect is among those that are shown; 0 if it is not."""
+        decided, _ = self._read()
+        shown = self._shown(show, decided)
+        return shown.index(index) if index in shown else 0
+
+    def _shown(self, show: str, decided: dict[str, Correction]) -> list[int]:
+        return [
+            index
+            for index, issue in enumerate(self.issues)
+            if show == "all" or issue.kind == show or (show == "decided" and issue.path in decided)
+        ]
+
+    def _read(self) -> tuple[dict[str, Correction], str]:
+        """The decisions by path, the last one last, and their version: it changes with the file, whoever writes it."""
+        path = self.folder.corrections_file
+        if not path.is_file():
+            return {}, "none"
+        version = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        return {each.path: each for each in read_corrections(path)}, version
+
+    def _read_same(self, version: str) -> dict[str, Correction]:
+        decided, now = self._read()
+        if now != version:
+            self.former.clear()
+            raise Outdated("Another window, or an editor, has changed the decisions. They are shown now; decide again.")
+        return decided
+
+    def _write(self, decided: dict[str, Correction]) -> dict[str, Any]:
+        write_corrections(self.folder.corrections_file, decided.values())
+        _, version = self._read()
+        return {"version": version, "decided": len(decided)}
+
+    def _pictures(self, issue: Issue) -> dict[str, Any]:
+        """The picture, the prototypes of both classes and the network's drawing, as base64 WebP."""
+        model, drawn = self._model(issue.network)
+        shown, pixels = self._picture(issue)
+        packed = {"picture": _packed(shown), "prototypes": None, "redrawn": None}
+        if drawn is None:
+            return packed
+        both = [self.class_names.index(name) for name in (issue.given_label, issue.predicted_label)]
+        with torch.no_grad():
+            redrawn = model(to_float(pixels[None].to(model.device))).reconstruction[0]
+        pictures = [_packed((255 * picture).round().byte().cpu()) for picture in (*drawn[both], redrawn)]
+        return packed | {"prototypes": pictures[:2], "redrawn": pictures[2]}
+
+    def _picture(self, issue: Issue) -> tuple[Tensor, Tensor]:
+        """A picture to show, from its own file if there is one, and as the network sees it: uint8 (c, h, w) both."""
+        root = Path(self.settings.data)
+        if not root.is_dir():
+            pixels = self._loaded[issue.path]
+            return pixels, pixels
+        file = (root / issue.path).resolve()
+        if not file.is_relative_to(root.resolve()) or file.suffix.lower() not in SUFFIXES:
+            raise ValueError(f"{issue.path!r} is not a picture in {root}; audit again")
+        picture = decode(file)
+        picture.thumbnail((LARGEST_SHOWN, LARGEST_SHOWN))
+        shape = self.models[issue.network][0].config.image_shape
+        assert shape is not None
+        seen, _ = read_pixels(file, shape)
+        return _from_picture(picture), torch.from_numpy(seen).permute(2, 0, 1)
+
+    @cached_property
+    def _loaded(self) -> dict[str, Tensor]:
+        """All images by name, for data that are not picture files."""
+        everything = pool(load_data(replace(self.settings, fold=None)))
+        return dict(zip(everything.names, everything.images.images, strict=True))
+
+    def _model(self, number: int) -> tuple[Model, Tensor | None]:
+        """A network and its prototypes, if it draws."""
+        if number not in self.models:
+            model = load_model(self.runs[number].path, self.device)
+            self.models[number] = (model, None if model.decoder is None else prototypes(model))
+        return self.models[number]
+
+
+def _from_picture(picture: Image.Image) -> Tensor:
+    pixels = torch.from_numpy(np.array(picture))
+    return pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
+
+
+def _packed(picture: Tensor) -> str:
+    return base64.b64encode(webp(picture)).decode()
