@@ -490,14 +490,14 @@ class AuditView(AuditListener):
     """The progress of the networks of an audit; that of a quick one is shown like any training."""
 
     def __init__(self) -> None:
-        self.watcher = TrainingView()
+        self.watcher = self.training = TrainingView()
         self.experiments = ExperimentsView()
 
     def __enter__(self) -> "AuditView":
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.watcher.__exit__(*error)
+        self.training.__exit__(*error)
         self.experiments.__exit__(*error)
 
     def opened(self, data: Dataset, images: int) -> None:

@@ -15,6 +15,7 @@ to OUT.json as they come, and OUT.md is written anew each time.
 """
 
 import argparse
+import io
 import json
 import shlex
 import sys
@@ -75,8 +76,6 @@ def flipped(labels: Tensor, share: float, similar: dict[int, int] | None, classe
 def write_npz(path: Path, **arrays: Any) -> Path:
     """The data set of one case, once."""
     if not path.is_file():
-        import io
-
         content = io.BytesIO()
         np.savez(content, allow_pickle=False, **arrays)
         write_bytes(path, content.getvalue())
@@ -115,7 +114,8 @@ def measures(quality: Any, wrong: Any) -> dict[str, float]:
 
 def ask_softmax(config: TrainConfig, data: Dataset, folds: int) -> tuple[Tensor, float]:
     """Out-of-fold probabilities of the softmax network, in the order of the pool, and the seconds."""
-    names, chances, seconds = pool(data).names, {}, 0.0
+    names, seconds = pool(data).names, 0.0
+    chances: dict[str, Tensor] = {}
     for fold in range(1, folds + 1):
         settings = replace(config, fold=f"{fold}/{folds}").resolve(len(data.train))
         trial = FoldTrial(variant=f"fold {fold}", settings=settings, data_name=data.name)
@@ -215,7 +215,14 @@ def test_sets(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             suspects = [issue.path for issue in folder.read_issues() if issue.split == "test"]
             found = {f"among_{first}": len(known & set(suspects[:first])) for first in (len(known), 50, 100, 200)}
             minutes = folder.read_summary()["seconds"] / 60
-            yield {"case": f"{name}-test", "seed": seed, "way": "folds", "known": len(known), **found, "minutes": minutes}
+            yield {
+                "case": f"{name}-test",
+                "seed": seed,
+                "way": "folds",
+                "known": len(known),
+                **found,
+                "minutes": minutes,
+            }
 
 
 def pays(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -240,7 +247,9 @@ def pays(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 for kind, labels in (("noisy", noisy), ("clean", clean.labels)):
                     arrays = {"x_train": clean.images.numpy(), "y_train": labels.numpy(), **test}
                     write_npz(work / f"{kind}.npz", **arrays)
-                left_out = [Correction(issue.path, "leave out") for issue in folder.read_issues() if issue.is_label_issue]
+                left_out = [
+                    Correction(issue.path, "leave out") for issue in folder.read_issues() if issue.is_label_issue
+                ]
                 write_corrections(work / "left-out.csv", left_out)
                 for way, data, corrections in (
                     ("noisy labels", "noisy", None),

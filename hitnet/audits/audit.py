@@ -1,5 +1,6 @@
 """An audit, from a data set to a folder with its findings."""
 
+import io
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 
 import hitnet
-from hitnet.audits.networks import Answers, Watch, ask_epochs, ask_folds
+from hitnet.audits.networks import Answers, ask_epochs, ask_folds
 from hitnet.audits.page import write_page
 from hitnet.core.checkpoint import write_tensors
 from hitnet.data import Dataset
@@ -71,7 +72,9 @@ def audit_data(
             else:
                 answers = ask_folds(config, folder, data, everything, folds, workers, listener.changed)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"stopped; the same command resumes from the last epochs in {folder.path}") from None
+            raise KeyboardInterrupt(
+                f"stopped; the same command resumes from the last epochs in {folder.path}"
+            ) from None
         listener.looking()
         _write(folder, config, data, everything, answers)
     return folder
@@ -118,8 +121,6 @@ def audit(
 
 
 def _write_images(path: Path, **arrays: Any) -> None:
-    import io
-
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **arrays)
     write_bytes(path, content.getvalue())
@@ -156,9 +157,7 @@ def _write(folder: AuditFolder, config: TrainConfig, data: Dataset, everything: 
     write_json(folder.summary_file, summary)
 
 
-def make_issues(
-    class_names: Sequence[str], everything: Pool, answers: Answers, judged: Judgement
-) -> list[Issue]:
+def make_issues(class_names: Sequence[str], everything: Pool, answers: Answers, judged: Judgement) -> list[Issue]:
     """A row for each image, in their order."""
     images = everything.images
     labels = images.labels.tolist()

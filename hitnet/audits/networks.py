@@ -42,8 +42,8 @@ class Answers:
 def settings_of_fold(config: TrainConfig, folder: AuditFolder, fold: str, images: int) -> RunSettings:
     """The settings of a network of an audit, for so many training images.
 
-    Without a choice of the user's, no images are held out for radii, which come from the fold, and the drawings are not
-    finished, which costs a third more time.
+    Without a choice of the user's, no images are held out for radii, which come from the fold, and only the first
+    network learns to finish its drawings, since its prototypes are shown.
     """
     if not find_recipe(config.model).head.has_hit_zone:
         raise ValueError(f"an audit asks what is hit, and {config.model} has no Hit-or-Miss layer; use hitnet-fast")
@@ -51,7 +51,7 @@ def settings_of_fold(config: TrainConfig, folder: AuditFolder, fold: str, images
         train.with_full_paths(config),
         out=folder.runs_folder.resolve(),
         fold=fold,
-        finishing=config.finishing or 0.0,
+        finishing=0.0 if config.finishing is None and not fold.startswith("1/") else config.finishing,
         validation=config.validation if config.validation is not None or config.patience else 0.0,
     )
     return chosen.resolve(config.train_images or images)

@@ -127,14 +127,16 @@ def _set(members: list[int], issues: Sequence[Issue], images: ImageSet, index_of
 
 def _drawings(
     models: list[Model], images: ImageSet, shown: Sequence[int], networks: Tensor
-) -> tuple[list[list[str]], dict[int, str]]:
-    """The prototypes of each network, and its reconstructions of the pictures that it judged; empty if none draws."""
-    drawn: list[list[str]] = []
+) -> tuple[list[str], dict[int, str]]:
+    """The prototypes of the first network, and the drawing of each picture by the one that judged it.
+
+    Both are empty if the networks do not draw.
+    """
     redrawn: dict[int, str] = {}
+    if models[0].decoder is None:
+        return [], redrawn
+    drawn = [_thumbnail(_to_bytes(picture)) for picture in prototypes(models[0])]
     for number, model in enumerate(models):
-        if model.decoder is None:
-            continue
-        drawn.append([_thumbnail(_to_bytes(picture)) for picture in prototypes(model)])
         judged = [index for index in shown if int(networks[index]) == number]
         for index, picture in zip(judged, _reconstructions(model, images.images[judged]), strict=True):
             redrawn[index] = _thumbnail(_to_bytes(picture))

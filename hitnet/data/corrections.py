@@ -80,7 +80,9 @@ def _checked(given: dict[str, str], path: Path, line: int) -> Correction:
     if action not in ACTIONS:
         raise ValueError(f"{path}, line {line}: the action must be {', '.join(ACTIONS)}, got {given['action']!r}")
     if (action == "relabel") != bool(label):
-        wanted = "relabel needs the right class in the column label" if action == "relabel" else f"{action} has no label"
+        wanted = (
+            "relabel needs the right class in the column label" if action == "relabel" else f"{action} has no label"
+        )
         raise ValueError(f"{path}, line {line}: {wanted}, got {label!r}")
     return Correction(given["path"], action, label, given.get("given_label", ""), line)
 

@@ -39,8 +39,8 @@ class Audit:
         self.folder, self.device = folder, device
         self.issues, self.runs = folder.read_issues(), folder.networks()
         self.settings = self.runs[0].read_settings()
-        self.models: dict[int, tuple[Model, Tensor | None]] = {}
-        self.class_names = self._model(0)[0].config.class_names
+        self.models: dict[int, Model] = {}
+        self.class_names = self._model(0).config.class_names
         self.lock = Lock()  # of the models, the images and the file of decisions
         self.former: list[tuple[str, Correction | None]] = []  # what each decision replaced, for undoing
         self._check()
@@ -49,7 +49,9 @@ class Audit:
         known = set(self.class_names)
         for issue in self.issues:
             if not ({issue.given_label, issue.predicted_label} <= known and 0 <= issue.network < len(self.runs)):
-                raise ValueError(f"{self.folder.issues_file} does not fit its networks: see {issue.path!r}; audit again")
+                raise ValueError(
+                    f"{self.folder.issues_file} does not fit its networks: see {issue.path!r}; audit again"
+                )
 
     def describe(self) -> dict[str, Any]:
         """How many suspects of each kind there are, and what was decided so far."""
@@ -107,7 +109,7 @@ class Audit:
             decided = self._read_same(version)
             self.former.append((issue.path, decided.pop(issue.path, None)))
             if action:
-                decided[issue.path] = Correction(issue.path, action, label, issue.given_label)  # type: ignore[arg-type]
+                decided[issue.path] = Correction(issue.path, action, label, issue.given_label)
             return self._write(decided)
 
     def undo(self, version: str) -> dict[str, Any]:
@@ -158,7 +160,7 @@ class Audit:
 
     def _pictures(self, issue: Issue) -> dict[str, Any]:
         """The picture, the prototypes of both classes and the network's drawing, as base64 WebP."""
-        model, drawn = self._model(issue.network)
+        model, drawn = self._model(issue.network), self._prototypes
         shown, pixels = self._picture(issue)
         packed = {"picture": _packed(shown), "prototypes": None, "redrawn": None}
         if drawn is None:
@@ -180,7 +182,7 @@ class Audit:
             raise ValueError(f"{issue.path!r} is not a picture in {root}; audit again")
         picture = decode(file)
         picture.thumbnail((LARGEST_SHOWN, LARGEST_SHOWN))
-        shape = self.models[issue.network][0].config.image_shape
+        shape = self.models[issue.network].config.image_shape
         assert shape is not None
         seen, _ = read_pixels(file, shape)
         return _from_picture(picture), torch.from_numpy(seen).permute(2, 0, 1)
@@ -191,11 +193,14 @@ class Audit:
         everything = pool(load_data(replace(self.settings, fold=None)))
         return dict(zip(everything.names, everything.images.images, strict=True))
 
-    def _model(self, number: int) -> tuple[Model, Tensor | None]:
-        """A network and its prototypes, if it draws."""
+    @cached_property
+    def _prototypes(self) -> Tensor | None:
+        """Of the first network, which has finished its drawings; None if it does not draw."""
+        return None if self._model(0).decoder is None else prototypes(self._model(0))
+
+    def _model(self, number: int) -> Model:
         if number not in self.models:
-            model = load_model(self.runs[number].path, self.device)
-            self.models[number] = (model, None if model.decoder is None else prototypes(model))
+            self.models[number] = load_model(self.runs[number].path, self.device)
         return self.models[number]
 
 

@@ -60,9 +60,9 @@ function showSuspects() {
 
 function makeSuspect(each) {
   const [given, suggested] = [found.classes[each.given], found.classes[each.suggested]];
-  const drawn = found.prototypes[each.network];
+  const drawn = found.prototypes;
   const pictures = [[each.picture, "the picture", []]];
-  if (drawn) {
+  if (drawn.length) {
     pictures.push([drawn[each.given], `prototype of ${given}`, ["given: ", bdi(given)]]);
     pictures.push([drawn[each.suggested], `prototype of ${suggested}`, ["suggested: ", bdi(suggested)]]);
     pictures.push([each.redrawn, "the network's drawing of the picture", ["as drawn"]]);

@@ -1,0 +1,82 @@
+"""The quality of labels, the radii of agreement and the kinds, against hand-computed values and naive loops."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import hitnet
+from hitnet.interpret.label_quality import judge, kinds_of, label_quality, radii_of_agreement
+
+
+def test_the_quality_equals_a_naive_loop():
+    distances = torch.rand(7, 4, generator=torch.Generator().manual_seed(0)) * 2
+    labels = torch.tensor([0, 1, 2, 3, 0, 1, 2])
+    found = label_quality(distances, labels, temperature=0.3)
+    for row, label, quality in zip(distances.tolist(), labels.tolist(), found.tolist(), strict=True):
+        weights = [math.exp(-value / 0.3) for value in row]
+        assert quality == pytest.approx(weights[label] / sum(weights))
+
+
+def test_arrays_give_an_array_and_a_wrong_label_has_the_lowest_quality():
+    distances = np.array([[0.1, 1.0], [0.1, 0.9], [1.1, 0.2], [0.9, 0.1]])
+    quality = hitnet.label_quality(distances, np.array([0, 0, 1, 0]))
+    assert isinstance(quality, np.ndarray)
+    assert quality.argmin() == 3
+    assert ((quality >= 0) & (quality <= 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("hits", "kind"),
+    [
+        ([True, False, False], "fine"),
+        ([False, True, False], "wrong label"),
+        ([True, True, False], "ambiguous"),
+        ([False, True, True], "ambiguous"),
+        ([False, False, False], "odd"),
+    ],
+)
+def test_what_is_hit_decides_the_kind(hits: list[bool], kind: str):
+    assert kinds_of(torch.tensor([hits]), torch.tensor([0])) == [kind]
+
+
+def test_wrong_labels_do_not_widen_the_radii():
+    """One label in twenty is wrong: its distance, 1, would be the radius if all images counted."""
+    labels = torch.arange(400) % 2
+    distances = torch.full((400, 2), 1.0)
+    distances[torch.arange(400), labels] = torch.linspace(0.1, 0.2, 400)
+    given = labels.clone()
+    given[::20] = 1 - given[::20]
+    radii = radii_of_agreement(distances, given, coverage=0.99)
+    assert (radii <= 0.2).all()
+    judged = judge(distances, given, torch.zeros(400, dtype=torch.long))
+    wrong = (given != labels).tolist()
+    assert all(kind == "wrong label" for kind, flipped in zip(judged.kinds, wrong, strict=True) if flipped)
+    assert judged.kinds.count("wrong label") == sum(wrong)
+    assert judged.suggested.equal(labels)
+
+
+def test_each_network_has_its_own_scale():
+    """A network whose distances are all three times as large judges the same."""
+    generator = torch.Generator().manual_seed(1)
+    distances, labels = torch.rand(300, 3, generator=generator), torch.randint(3, (300,), generator=generator)
+    networks = torch.arange(600) // 300
+    judged = judge(torch.cat([distances, 3 * distances]), labels.repeat(2), networks)
+    assert judged.kinds[:300] == judged.kinds[300:]
+    torch.testing.assert_close(judged.quality[:300], judged.quality[300:], atol=1e-3, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("distances", "labels", "message"),
+    [
+        (np.ones((3,)), np.zeros(3, int), "shape"),
+        (np.ones((3, 1)), np.zeros(3, int), "at least 2 classes"),
+        (-np.ones((3, 2)), np.zeros(3, int), "decision_function gives −distances"),
+        (np.full((3, 2), np.nan), np.zeros(3, int), "finite"),
+        (np.ones((3, 2)), np.full(3, 5), "0..1, got 5"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(distances, labels, message: str):
+    with pytest.raises(ValueError, match=message):
+        label_quality(distances, labels)
