@@ -108,7 +108,7 @@ def ask_epochs(
     Wrong labels are learned last: until then, the network says what it makes of the picture.
     """
     images = everything.images
-    assign_folds(images, data.class_names, 1, config.seed)  # refuses what it would refuse with folds
+    assign_folds(images, data.class_names, 2, config.seed)  # refuses what it would refuse with folds
     settings = settings_of_fold(config, folder, "1/1", len(images))
     run = Run.named(settings, data.name)
     if run.exists:

@@ -1,0 +1,128 @@
+"""An audit from beginning to end: what it finds, what it writes, what it leaves alone, how it goes on."""
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+from support.audits import WRONG, audited
+from support.tiny import snapshot
+
+import hitnet
+from hitnet.audits.audit import audit_data
+from hitnet.audits.networks import EpochAnswers
+from hitnet.data.corrections import Correction, write_corrections
+from hitnet.runs.audit_folder import AuditFolder
+from hitnet.settings import TrainConfig
+
+__all__ = ["audited"]  # a fixture
+
+
+def wrong_files(folder: AuditFolder) -> set[str]:
+    return {issue.path for issue in folder.read_issues() if int(Path(issue.path).stem) < WRONG}
+
+
+def test_the_wrong_labels_are_the_worst_suspects_and_the_right_class_is_suggested(audited: Path):
+    folder = AuditFolder(audited)
+    issues = folder.read_issues()
+    assert len(issues) == 90
+    assert {issue.path for issue in issues[:WRONG]} == wrong_files(folder)
+    assert all(issue.given_label != issue.predicted_label for issue in issues[:WRONG])
+    assert [issue.label_score for issue in issues] == sorted(issue.label_score for issue in issues)
+
+
+def test_the_table_has_cleanlabs_columns_and_agrees_with_the_summary(audited: Path):
+    table = pandas.read_csv(audited / "issues.csv")
+    assert {"is_label_issue", "label_score", "given_label", "predicted_label"} <= set(table.columns)
+    summary = AuditFolder(audited).read_summary()
+    counted = table["kind"].value_counts().to_dict()
+    assert summary["kinds"] == {kind: counted.get(kind, 0) for kind in summary["kinds"]}
+    assert (table["is_label_issue"] == (table["kind"] == "wrong label")).all()
+
+
+def test_the_page_fetches_nothing_and_escapes_every_name(audited: Path):
+    page = (audited / "index.html").read_text()
+    assert "<b onload" not in page
+    assert not re.search(r'(?:src|href)="(?!data:|#)', page)
+
+
+def test_the_same_call_again_trains_nothing_and_changes_nothing(audited: Path):
+    before = snapshot(audited)
+    summary = AuditFolder(audited).read_summary()
+    run = AuditFolder(audited).networks()[0].read_settings()
+    config = TrainConfig(
+        **{name: getattr(run, name) for name in ("data", "model", "width", "epochs", "batch_size", "learning_rate")},
+        out=audited,
+        threads=1,
+    )
+    audit_data(config, folds=2)
+    assert snapshot(audited) == before
+    assert AuditFolder(audited).read_summary() == summary
+
+
+def test_other_settings_or_other_labels_in_the_same_folder_are_refused(audited: Path, tmp_path: Path):
+    copied = Path(shutil.copytree(audited.parent, tmp_path / "copy"))
+    run = AuditFolder(copied / "audit").networks()[0].read_settings()
+    config = TrainConfig(
+        **{name: getattr(run, name) for name in ("data", "model", "width", "epochs", "batch_size", "learning_rate")},
+        out=copied / "audit",
+    )
+    with pytest.raises(ValueError, match="was made with epochs 12, expected 3"):
+        audit_data(replace(config, epochs=3), folds=2)
+
+
+def test_a_quick_audit_of_arrays_gives_a_row_per_image_in_their_order(squares: Path, no_pictures, tmp_path: Path):
+    with np.load(squares) as file:
+        images, labels = file["x_train"], file["y_train"]
+    labels[:3] = (labels[:3] + 1) % 3
+    options = {"model": "lenet5-hom", "width": 3, "epochs": 8, "batch_size": 16, "threads": 1, "learning_rate": 0.004}
+    table = hitnet.audit(images, labels, quick=True, out=tmp_path / "audit", **options)
+    assert isinstance(table, pandas.DataFrame)
+    assert table["given_label"].astype(int).tolist() == labels.tolist()
+    assert set(table["label_score"].nsmallest(3).index) == {0, 1, 2}
+
+
+def test_a_killed_quick_audit_goes_on_to_the_same_answers(squares: Path, no_pictures, tmp_path: Path, monkeypatch):
+    config = TrainConfig(data=str(squares), model="lenet5-hom", width=3, epochs=4, batch_size=32, threads=1)
+    whole = audit_data(replace(config, out=tmp_path / "whole"), quick=True)
+    usual, calls = EpochAnswers._add, []
+
+    def killed(self: EpochAnswers) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt  # the epoch is saved, its answers are not
+        usual(self)
+
+    monkeypatch.setattr(EpochAnswers, "_add", killed)
+    with pytest.raises(KeyboardInterrupt, match="the same command resumes"):
+        audit_data(replace(config, out=tmp_path / "part"), quick=True)
+    part = audit_data(replace(config, out=tmp_path / "part"), quick=True)
+    assert part.issues_file.read_bytes() == whole.issues_file.read_bytes()
+
+
+def test_training_with_corrections_learns_the_corrected_labels(audited: Path, tmp_path: Path, no_pictures):
+    folder = AuditFolder(audited)
+    worst = folder.read_issues()[:WRONG]
+    changes = [Correction(issue.path, "relabel", issue.predicted_label, issue.given_label) for issue in worst]
+    write_corrections(tmp_path / "corrections.csv", changes)
+    config = TrainConfig(data=folder.networks()[0].read_settings().data, model="lenet5-hom", width=3, epochs=1)
+    run = hitnet.train(replace(config, corrections=tmp_path / "corrections.csv", out=tmp_path / "runs", threads=1))
+    assert f"{WRONG} labels corrected" in " ".join(run.read_result()["notes"])
+
+
+@pytest.mark.parametrize(
+    ("options", "wishes", "message"),
+    [
+        ({}, {"folds": 1}, "folds must be at least 2"),
+        ({}, {"workers": 0}, "workers must be at least 1"),
+        ({}, {"quick": True, "workers": 2}, "leave out --workers"),
+        ({"fold": "1/3"}, {}, "an audit makes its own folds"),
+        ({"model": "n1"}, {}, "n1 has no Hit-or-Miss layer"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(options, wishes, message: str, squares: Path, tmp_path: Path):
+    with pytest.raises(ValueError, match=message):
+        audit_data(TrainConfig(data=str(squares), out=tmp_path / "a", **options), **wishes)

@@ -1,0 +1,121 @@
+"""The view Audit: keys, undo, a restart of the server, two windows, hostile names and requests."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+from starlette.testclient import TestClient
+from support.audits import audited
+from support.browser import NewPage, wait_until
+from support.explorer_runs import serving
+
+from hitnet.data.corrections import read_corrections
+from hitnet.web.explorer import Explorer
+from hitnet.web.server import create_app
+
+__all__ = ["audited"]  # a fixture
+
+
+@pytest.fixture
+def audit(audited: Path, tmp_path: Path) -> Path:
+    """A copy that a test may decide about; the pictures stay where they are."""
+    return Path(shutil.copytree(audited, tmp_path / "audit"))
+
+
+def decided(audit: Path) -> list[tuple[str, str]]:
+    path = audit / "corrections.csv"
+    return [(each.action, each.label) for each in read_corrections(path)] if path.is_file() else []
+
+
+def open_audit(new_page: NewPage, url: str) -> Page:
+    page = new_page(f"{url}/#audit?show=all")
+    expect(page.locator("#audit .suspect")).to_be_visible()
+    return page
+
+
+def press(page: Page, key: str, audit: Path, count: int) -> None:
+    page.keyboard.press(key)
+    wait_until(page, lambda: f"{count} decided" in page.inner_text(".audit-place"))
+    assert len(decided(audit)) == count
+
+
+def test_keys_decide_undo_and_survive_a_restart(audit: Path, new_page: NewPage):
+    with serving(Explorer(audit)) as url:
+        page = open_audit(new_page, url)
+        suggested = page.inner_text(".suggested-name")
+        press(page, "s", audit, 1)
+        press(page, "k", audit, 2)
+        press(page, "x", audit, 3)
+        assert decided(audit) == [("relabel", suggested), ("keep", ""), ("leave out", "")]
+        press(page, "u", audit, 2)
+        expect(page.locator(".audit-place")).to_contain_text("3 of 90")
+        page.select_option(".other-class", index=1)
+        wait_until(page, lambda: len(decided(audit)) == 3)
+        assert decided(audit)[-1][0] == "relabel"
+        page.keyboard.press("ArrowLeft")
+        expect(page.locator(".decision-words")).to_contain_text("Relabelled as")
+    with serving(Explorer(audit)) as url:
+        page = open_audit(new_page, url)
+        expect(page.locator(".decision-words")).to_have_text(f"Relabelled as {suggested}")
+        press(page, "u", audit, 2)
+
+
+def test_a_second_window_is_told(audit: Path, new_page: NewPage):
+    with serving(Explorer(audit)) as url:
+        first, second = open_audit(new_page, url), open_audit(new_page, url)
+        press(first, "k", audit, 1)
+        second.keyboard.press("x")
+        expect(second.locator("#messages")).to_contain_text("Another window")
+        expect(second.locator(".decision-words")).to_contain_text("Kept as")
+        assert decided(audit) == [("keep", "")]
+        press(second, "ArrowRight", audit, 1)
+        press(second, "x", audit, 2)
+
+
+@pytest.fixture
+def client(audit: Path) -> TestClient:
+    return TestClient(create_app(Explorer(audit)), base_url="http://127.0.0.1:8421", raise_server_exceptions=False)
+
+
+def test_requests_that_do_not_fit_change_nothing(client: TestClient, audit: Path):
+    good = {"index": 0, "action": "keep", "label": "", "version": "none"}
+    for bad in (
+        {"index": 99999},
+        {"index": -1},
+        {"index": "0"},
+        {"action": "rm -rf"},
+        {"action": "relabel", "label": "../x"},
+    ):
+        assert client.put("/api/audit/decide", json=good | bad).status_code == 400, bad
+    assert client.put("/api/audit/decide", json=good | {"version": "old"}).status_code == 409
+    assert client.put("/api/audit/undo", json={"version": "none"}).status_code == 400
+    foreign = {"sec-fetch-site": "cross-site"}
+    assert client.put("/api/audit/decide", json=good, headers=foreign).status_code == 403
+    assert not (audit / "corrections.csv").exists()
+    assert client.put("/api/audit/decide", json=good).status_code == 200
+
+
+def test_a_file_of_decisions_that_cannot_be_read_is_not_overwritten(client: TestClient, audit: Path):
+    (audit / "corrections.csv").write_text("path,action,label\nx,oops,\n")
+    answer = client.get("/api/audit")
+    assert answer.status_code == 400
+    assert "line 2" in answer.json()["error"]
+    assert (audit / "corrections.csv").read_text() == "path,action,label\nx,oops,\n"
+
+
+def test_a_table_that_names_files_elsewhere_shows_none(audit: Path):
+    table = (audit / "issues.csv").read_text().splitlines()
+    path = table[1].rpartition(".png")[0]
+    (audit / "issues.csv").write_text(
+        "\n".join([table[0], table[1].replace(path + ".png", "../squares.png", 1)]) + "\n"
+    )
+    client = TestClient(create_app(Explorer(audit)), base_url="http://127.0.0.1:8421", raise_server_exceptions=False)
+    answer = client.get("/api/audit/one", params={"show": "all"})
+    assert answer.status_code == 400
+    assert "is not a picture in" in answer.json()["error"]
+
+
+def test_a_run_has_no_audit(run: Path):
+    client = TestClient(create_app(Explorer(run)), base_url="http://127.0.0.1:8421")
+    assert client.get("/api/audit").status_code == 404
