@@ -38,6 +38,7 @@ from hitnet.core.checkpoint import read_tensors
 from hitnet.data import Dataset, load_dataset, stratified_subset
 from hitnet.data.corrections import Correction, write_corrections
 from hitnet.data.folds import fold_of, pool
+from hitnet.data.mapped import MappedImages
 from hitnet.experiments.runner import do
 from hitnet.files import read_json, write_bytes, write_json, write_text
 from hitnet.interpret.label_quality import best_temperature, label_quality
@@ -71,6 +72,12 @@ def flipped(labels: Tensor, share: float, similar: dict[int, int] | None, classe
     else:
         changed[chosen] = torch.tensor([similar[int(label)] for label in labels[chosen]])
     return changed
+
+
+def array(images: Tensor | MappedImages) -> Any:
+    """Official images are always in memory."""
+    assert isinstance(images, Tensor)
+    return images.numpy()
 
 
 def write_npz(path: Path, **arrays: Any) -> Path:
@@ -182,7 +189,7 @@ def flips(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                     continue
                 noisy = flipped(clean.labels, share, similar, official.num_classes, seed)
                 case = f"{name}-{count}-{noise}"
-                arrays = {"x_train": clean.images.numpy(), "y_train": noisy.numpy()}
+                arrays = {"x_train": array(clean.images), "y_train": noisy.numpy()}
                 path = write_npz(args.work / f"{case}-s{seed}" / f"{name}.npz", **arrays)
                 for row in compare(args, case, path, clean.labels, seed):
                     yield {"case": case, "seed": seed, **row}
@@ -196,7 +203,7 @@ def people(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for seed in range(args.seeds):
         for name, labels in given.items():
             case = f"cifar10-{count}-{name}"
-            arrays = {"x_train": official.train.images[:count].numpy(), "y_train": labels[:count].astype(np.int64)}
+            arrays = {"x_train": array(official.train.images)[:count], "y_train": labels[:count].astype(np.int64)}
             path = write_npz(args.work / f"{case}-s{seed}" / "cifar10.npz", **arrays)
             for row in compare(args, case, path, official.train.labels[:count], seed):
                 yield {"case": case, "seed": seed, **row}
@@ -239,13 +246,13 @@ def pays(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 case = f"{name}-{count}-{noise}"
                 noisy = flipped(clean.labels, share, None, official.num_classes, seed)
                 work = args.work / f"{case}-s{seed}"
-                alone = write_npz(work / f"{name}.npz", x_train=clean.images.numpy(), y_train=noisy.numpy())
+                alone = write_npz(work / f"{name}.npz", x_train=array(clean.images), y_train=noisy.numpy())
                 folder = AuditFolder(work / "folds")
                 config = TrainConfig(seed=seed, epochs=args.epochs, threads=args.threads, flip=args.flip, finishing=0.0)
                 audit_data(replace(config, data=str(alone), out=folder.path), folds=args.folds, workers=args.workers)
-                test = {"x_test": official.test.images.numpy(), "y_test": official.test.labels.numpy()}
+                test = {"x_test": array(official.test.images), "y_test": official.test.labels.numpy()}
                 for kind, labels in (("noisy", noisy), ("clean", clean.labels)):
-                    arrays = {"x_train": clean.images.numpy(), "y_train": labels.numpy(), **test}
+                    arrays = {"x_train": array(clean.images), "y_train": labels.numpy(), **test}
                     write_npz(work / f"{kind}.npz", **arrays)
                 left_out = [
                     Correction(issue.path, "leave out") for issue in folder.read_issues() if issue.is_label_issue

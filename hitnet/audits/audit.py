@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from torch import Tensor
 
 import hitnet
 from hitnet.audits.networks import Answers, ask_epochs, ask_folds
@@ -20,6 +20,7 @@ from hitnet.data import Dataset
 from hitnet.data.duplicates import exact_sets, near_sets
 from hitnet.data.folder import natural_order
 from hitnet.data.folds import Pool, pool
+from hitnet.data.mapped import MappedImages
 from hitnet.experiments.reproduce import only_command
 from hitnet.files import write_bytes, write_json
 from hitnet.interpret.label_quality import KINDS, Judgement, judge
@@ -192,7 +193,7 @@ def make_issues(class_names: Sequence[str], everything: Pool, answers: Answers, 
     return issues
 
 
-def _distinct(members: list[int], images: torch.Tensor) -> int:
+def _distinct(members: list[int], images: Tensor | MappedImages) -> int:
     """How many different pictures a set of copies has."""
     return len({images[index].numpy().tobytes() for index in members})
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate, normalize
 
 from hitnet.data.folds import first_copies
+from hitnet.data.mapped import MappedImages
 
 SIDE, LOWEST = 32, 8
 ORDERS = 8  # of the hashes; every time other bits come first
@@ -32,32 +33,32 @@ Pairs = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float32]
 
 
-def exact_sets(images: Tensor) -> list[list[int]]:
+def exact_sets(images: Tensor | MappedImages) -> list[list[int]]:
     """Sets of images with the same pixels, each in ascending order: (count, ...) -> indices."""
     return _sets(len(images), np.stack([np.arange(len(images)), first_copies(images).numpy()], axis=1))
 
 
-def near_sets(images: Tensor) -> list[list[int]]:
+def near_sets(images: Tensor | MappedImages) -> list[list[int]]:
     """Sets of images that are nearly the same, exact copies included: uint8 (count, channels, h, w) -> indices."""
     first = first_copies(images)
     own = (first == torch.arange(len(first))).nonzero()[:, 0]
-    near = own.numpy()[near_pairs(images[own])]
+    small = torch.cat([_small(piece) for piece in images.split(PIECE)])
+    near = own.numpy()[_near_pairs(small[own])]
     copies = np.stack([np.arange(len(images)), first.numpy()], axis=1)
     return _sets(len(images), np.concatenate([near, copies]))
 
 
-def near_pairs(images: Tensor) -> Pairs:
-    """Pairs of images that are nearly the same: uint8 (count, channels, height, width) -> (pairs, 2)."""
-    small = torch.cat([_small(piece) for piece in images.split(PIECE)])
+def _near_pairs(small: Tensor) -> Pairs:
+    """Pairs of pictures that are nearly the same: (count, 32, 32) -> (pairs, 2)."""
     pairs, alike = _compared(_hashes(small), _standardised(small))
-    usual = _usual(pairs, alike, len(images))
+    usual = _usual(pairs, alike, len(small))
     differs, allowed = 1 - alike, FRACTION * (1 - usual[pairs].max(axis=1))
     return pairs[(alike >= LEAST_ALIKE) & (differs <= allowed)]
 
 
 def _small(images: Tensor) -> Tensor:
     """In grey, 32×32: -> (count, 32, 32)."""
-    grey = images.float().mean(dim=1, keepdim=True)
+    grey = images.cpu().float().mean(dim=1, keepdim=True)
     return interpolate(grey, (SIDE, SIDE), mode="bilinear", antialias=True)[:, 0]
 
 

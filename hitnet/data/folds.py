@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,9 +11,11 @@ import torch
 from torch import Tensor
 
 from hitnet.data.dataset import Dataset, ImageSet
+from hitnet.data.mapped import MappedImages
 from hitnet.settings import parse_fold
 
 Split = Literal["train", "validation", "test"]
+PIECE = 4096  # images that are looked at together
 FEWEST = 5  # images of a class: with fewer, a network would learn it from one or two
 
 
@@ -41,11 +44,21 @@ def pool(data: Dataset) -> Pool:
     splits: dict[Split, ImageSet | None] = {"train": data.train, "validation": data.validation, "test": data.test}
     present = {split: part for split, part in splits.items() if part is not None}
     together = ImageSet(
-        torch.cat([part.images for part in present.values()]),
+        _joined([part.images for part in present.values()]),
         torch.cat([part.labels for part in present.values()]),
         tuple(name for split, part in present.items() for name in image_names(part, split)),
     )
     return Pool(together, tuple(split for split, part in present.items() for _ in range(len(part))))
+
+
+def _joined(parts: Sequence[Tensor | MappedImages]) -> Tensor | MappedImages:
+    """One after the other; images that are in one file stay there."""
+    mapped = [part for part in parts if isinstance(part, MappedImages)]
+    if mapped:
+        first = mapped[0]
+        assert len(mapped) == len(parts), "a data set is either in memory or in a file"
+        return MappedImages(first.file, torch.cat([part.places for part in mapped]), first.channels, str(first.device))
+    return torch.cat([part for part in parts if isinstance(part, Tensor)])
 
 
 def fold_of(data: Dataset, fold: str, seed: int) -> Dataset:
@@ -82,8 +95,9 @@ def assign_folds(images: ImageSet, class_names: tuple[str, ...], count: int, see
     return parts
 
 
-def first_copies(images: Tensor) -> Tensor:
+def first_copies(images: Tensor | MappedImages) -> Tensor:
     """For each image the first one with the same pixels, often itself: (count, ...) -> (count,) indices."""
     seen: dict[bytes, int] = {}
-    digests = (hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images.cpu().numpy())
+    pixels = (image.tobytes() for piece in images.split(PIECE) for image in piece.cpu().numpy())
+    digests = (hashlib.blake2b(each, digest_size=16).digest() for each in pixels)
     return torch.tensor([seen.setdefault(digest, index) for index, digest in enumerate(digests)])
