@@ -474,6 +474,7 @@ def main() -> None:
         if not arguments[0].startswith("-"):
             check_known(arguments[0], VERBS, "verb")
             _check_usual_slips(arguments)
+            arguments = _with_optional_values(arguments)
         tyro.extras.subcommand_cli_from_dict(
             VERBS,
             prog="hitnet",
@@ -493,6 +494,16 @@ def main() -> None:
             raise
         where = "" if _leads() else f" in process {os.environ['RANK']}"
         sys.exit(f"hitnet: error{where}: {printable(str(error))}")
+
+
+def _with_optional_values(arguments: list[str]) -> list[str]:
+    """--pretrained alone means timm's own weights; tyro has no option whose value may be left out."""
+    full = []
+    for place, word in enumerate(arguments):
+        full.append(word)
+        if word == "--pretrained" and all(after.startswith("--") for after in arguments[place + 1 : place + 2]):
+            full.append("timm")
+    return full
 
 
 def _check_usual_slips(arguments: list[str]) -> None:

@@ -79,6 +79,7 @@ class TrainingView(Watcher):
         self.run: Run | None = None
         self.epochs, self.images, self.finishing_begun = 0, 0, False
         self.silent_until = 0.0
+        self.looking_task: TaskID | None = None
 
     def __enter__(self) -> "TrainingView":
         return self
@@ -106,7 +107,17 @@ class TrainingView(Watcher):
     def opened(self, folder: Path) -> None:
         self.run = Run(folder)
 
+    def looking(self, done: int, pictures: int) -> None:
+        if self.looking_task is None:
+            before = f", {done:,} of them done before" if done else ""
+            say(f"the frozen encoder looks at {pictures:,} pictures once{before}")
+            self.progress.start()
+            self.looking_task = self.progress.add_task("looking", total=pictures, rate="")
+        self.progress.advance(self.looking_task, done)
+
     def started(self, job: Job) -> None:
+        if self.looking_task is not None:
+            self.progress.update(self.looking_task, visible=False)
         assert self.run is not None
         settings, data, done, batches = job.settings, job.data, job.state.epoch, job.batches
         channels, height, width = data.image_shape

@@ -108,6 +108,7 @@ def describe(model: Model, run: Path) -> dict[str, str]:
         facts["calibrated_on"] = str(config.calibrated_on)
     if model.decoder is not None:
         facts["decoder"] = type(model.decoder).__name__
+        facts["drawing_shape"] = json.dumps(config.drawing_shape)
     if (rejection := read_rejection(run)) is not None:
         facts |= {name: str(getattr(rejection, name)) for name in ("threshold", "max_error", "confidence")}
     return facts

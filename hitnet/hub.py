@@ -203,7 +203,8 @@ def _facts(model: Model, result: dict[str, Any] | None, rejection: Rejection | N
         facts.append(("score", f"distance to the centre; {radii}{model.config.miss_radius:g}"))
         facts.append(("verdicts", _verdicts(model.config, result)))
     if model.decoder is not None:
-        facts.append(("decoder", type(model.decoder).__name__))
+        _, tall, wide = model.config.drawing_shape or (0, 0, 0)
+        facts.append(("decoder", f"{type(model.decoder).__name__}, draws {wide}×{tall}"))
     if result is not None:
         test = result["test"]
         facts.append(("test error", f"{test['error']:.2f} % ({test['mistakes']} of {test['images']:,} images)"))

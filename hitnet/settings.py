@@ -80,6 +80,9 @@ RECIPES: dict[str, dict[str, Any]] = {
     # Neither turned nor scaled: interpolation would blur small photos, and tests show sharp ones.
     "photos": {**UNVARIED, "shift": 2, "flip": True, "colour": 0.1, "erase": 0.25},
 }
+OWN["pretrained timm"] = {**OWN["hitnet-fast"], "learning_rate": 0.001}  # a higher one forgets what was learned
+# Each step of finishing goes through the encoder and back: it would take longer than all the rest.
+FROZEN: dict[str, Any] = {"learning_rate": OWN["hitnet-fast"]["learning_rate"], "finishing": 0.0}
 
 # Few images need small batches and many epochs, or training would end after a few steps.
 FEW_STEPS = 800
@@ -114,7 +117,9 @@ def complete(options: dict[str, Any], network: str, images: int | None = None, u
 
     uneven: whether their classes are of very different size.
     """
-    own = {**PAPER, **OWN.get("timm" if network.startswith("timm/") else network, {})}
+    if network.startswith("timm/"):
+        network = "pretrained timm" if options.get("pretrained") or options.get("normalised") else "timm"
+    own = {**PAPER, **OWN.get(network, {}), **(FROZEN if options.get("freeze") else {})}
     if images is not None and MODERN.items() <= own.items():
         own |= usual_budget(images, options["batch_size"])
         if own["validation"]:
@@ -156,6 +161,9 @@ class NetworkOptions:
     """The decoder, which draws images from capsules; the network's own if not given."""
     reconstruction_weight: float | None = None
     """Weight of the reconstruction loss (α); the network's own if not given (paper: 0.392)."""
+    draw_size: int | None = 64
+    """Longest side of drawings, in pixels. Larger images are drawn smaller, in the same proportions; None draws them at
+    their own size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +175,11 @@ class RunOptions:
     model: str = "hitnet-fast"
     """hitnet-fast, hitnet-deep, hitnet (paper), n1, n2, n2b, capsnet; lenet5, resnet18, densenet40-12, also with -hom;
     timm/NAME."""
+    pretrained: str | None = None
+    """Start with trained weights of the encoder: --pretrained alone downloads timm's own for timm/NAME; a file or a run
+    folder holds those of the same network (safetensors, or .pth, .pt, .bin of weights alone)."""
+    freeze: bool = False
+    """Keep the pretrained encoder as it is and train the rest: every picture goes through it once. No shifts then."""
     epochs: int | None = None
     """How many times each training image is seen; 10, or for few images more: as many as make 800 steps."""
     seed: int = 0
@@ -278,6 +291,8 @@ class ModelConfig(NetworkOptions):
     norm_momentum: float = PAPER["norm_momentum"]
     decoder: DecoderName = PAPER["decoder"]
     reconstruction_weight: float = PAPER["reconstruction_weight"]
+    normalised: bool = False
+    """Whether the encoder normalises images itself, as its pretrained weights expect them (timm networks only)."""
     radii: tuple[float, ...] | None = None
     """How far from the centre each class may land to count as hit, found on held-out images; None: not calibrated."""
     coverage: float | None = None
@@ -298,10 +313,21 @@ class ModelConfig(NetworkOptions):
             options["class_names"] = tuple(str(index) for index in range(options.get("num_classes", cls.num_classes)))
         return cls(**complete(options, options.get("name", cls.name)))
 
+    @property
+    def drawing_shape(self) -> ImageShape | None:
+        """(channels, height, width) of drawings: the image's, its longest side at most `draw_size`."""
+        if self.image_shape is None or self.draw_size is None or max(self.image_shape[1:]) <= self.draw_size:
+            return self.image_shape
+        channels, *sides = self.image_shape
+        height, width = (max(1, round(side * self.draw_size / max(sides))) for side in sides)
+        return channels, height, width
+
     def __post_init__(self) -> None:
         _check_largest(vars(self))
         if self.image_shape is not None:
             checked_shape(self.image_shape)
+        if self.draw_size is not None and self.draw_size < 1:
+            raise ValueError(f"draw_size must be at least 1 pixel, got {self.draw_size}; the usual one is 64")
         if self.num_classes < 2:
             raise ValueError(
                 f"num_classes must be at least 2, got {self.num_classes}; one class leaves nothing to choose"
@@ -354,6 +380,16 @@ class TrainConfig(NetworkOptions, RunOptions):
         for name, lowest in (("epochs", 1), ("batch_size", 2), ("shift", 0), ("patience", 0), ("seed", 0)):
             if getattr(self, name) is not None and getattr(self, name) < lowest:
                 raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
+        if self.draw_size is not None and self.draw_size < 1:
+            raise ValueError(f"draw_size must be at least 1 pixel, got {self.draw_size}; the usual one is 64")
+        if self.freeze and self.pretrained is None:
+            raise ValueError("freeze keeps the encoder as it is, so it needs trained weights: add --pretrained")
+        if self.freeze and (
+            self.augment not in ("none", "shift") or any(getattr(self, name) for name in LARGEST_CHANGE)
+        ):
+            raise ValueError(
+                "freeze looks at every picture once, which can at most be mirrored; leave out other variation"
+            )
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads must be at least 1, got {self.threads}; leave it out for torch's default")
         if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
@@ -427,6 +463,7 @@ class RunSettings(TrainConfig):
             num_classes=len(class_names),
             class_names=class_names,
             fit=self.fit,
+            normalised=self.pretrained is not None and self.model.startswith("timm/"),
             **options,
         )
 
@@ -463,7 +500,14 @@ def _check_largest(options: dict[str, Any]) -> None:
 
 
 # What former versions did, whose files say nothing about it.
-FORMER = {"finishing": 0.0, "shift_fill": "zeros", "refresh_norm": False, "balance": False}
+FORMER = {
+    "finishing": 0.0,
+    "shift_fill": "zeros",
+    "refresh_norm": False,
+    "balance": False,
+    "draw_size": None,
+}
+FORMER_MODEL = {"draw_size": None}
 
 
 def read_run_settings(path: Path) -> RunSettings:
@@ -479,6 +523,7 @@ def read_model_config(path: Path) -> ModelConfig:
 
 def revive_model_config(content: dict[str, Any], source: Path) -> ModelConfig:
     """The same from the JSON object itself; errors name `source`, the file it came from."""
+    content = {**FORMER_MODEL, **content}
     return _revive(_with_decoder(content, "name"), ModelConfig, ModelConfig.from_options, source)
 
 

@@ -83,9 +83,9 @@ class Judge:
 
 @torch.no_grad()
 def look(model: Model, images: Tensor) -> Tensor:
-    """The features before the last layer: images -> (count, features)."""
+    """The features before the last layer: images or drawings -> (count, features)."""
     with evaluating(model):
-        return torch.cat([model.encoder(part) for part in images.split(TEST_BATCH)])
+        return torch.cat([model.encoder(model.enlarge(part)) for part in images.split(TEST_BATCH)])
 
 
 def naturalness(samples: Tensor, real: Tensor) -> Row:

@@ -15,6 +15,7 @@ from hitnet.core import encoders, heads
 from hitnet.core.checkpoint import CONFIG, check_finite, check_weights, load_weights, read_checkpoint, write_checkpoint
 from hitnet.core.checks import check_images, check_labels, check_tensor
 from hitnet.core.decoder import Decoder, PaperDecoder, PictureDecoder, StandardisedDecoder
+from hitnet.core.resizing import resized
 from hitnet.core.timm_encoder import PREFIX, TimmEncoder
 from hitnet.errors import check_known
 from hitnet.files import settle_version
@@ -32,7 +33,7 @@ class Output(NamedTuple):
     scores: Tensor
     """(batch, classes); the head's decision says whether the lowest or the highest wins."""
     reconstruction: Tensor | None
-    """(batch, channels, height, width), or None without a decoder."""
+    """(batch, channels, height, width) at the size of drawings, or None without a decoder."""
 
 
 class Loss(NamedTuple):
@@ -81,10 +82,14 @@ class Model(nn.Module):
         """(batch, channels, height, width) -> (batch, classes, dims)."""
         if self.config.image_shape is not None:
             check_images(images, self.config.image_shape, self.dtype)
-        features = self.encoder(images)
+        features = self.features(images)
         # In full precision even under autocast: bfloat16 is too coarse to compare distances with the radii.
         with torch.autocast(features.device.type, enabled=False):
             return self.head(features.to(self.dtype))
+
+    def features(self, images: Tensor) -> Tensor:
+        """What the encoder sees: (batch, channels, height, width) -> (batch, features)."""
+        return self.encoder(images)
 
     def decode(self, capsules: Tensor, class_indices: Tensor) -> Tensor:
         """Draw one capsule of each image: (batch, classes, dims), (batch,) -> (batch, channels, height, width)."""
@@ -108,6 +113,17 @@ class Model(nn.Module):
         everywhere = capsules.unsqueeze(1).expand(-1, self.head.num_classes, -1)
         with evaluating(self):
             return self.decode(everywhere, class_indices)
+
+    def shrink(self, images: Tensor) -> Tensor:
+        """Images at the size of drawings; those that have it stay as they are: (batch, c, h, w) -> same, smaller."""
+        return images if self.config.drawing_shape is None else resized(images, self.config.drawing_shape[1:])
+
+    def enlarge(self, drawings: Tensor) -> Tensor:
+        """Drawings at the size of images, so that the network can read them: (batch, c, h, w) -> same, larger."""
+        shape = self.config.image_shape
+        if shape is None or drawings.shape[2:] == shape[1:]:
+            return drawings
+        return resized(drawings, shape[1:]).clamp(0, 1)  # rounding may leave a little more than 1
 
     def all_capsules(self, images: Tensor, batch_size: int = TEST_BATCH) -> Tensor:
         """`capsules` of any number of images, in evaluation mode, `batch_size` at a time: -> (count, classes, dims)."""
@@ -146,7 +162,7 @@ class Model(nn.Module):
         classification = self.head.loss(out.scores, labels)
         if out.reconstruction is None:
             return Loss(classification, classification, None)
-        reconstruction = F.mse_loss(out.reconstruction, images)
+        reconstruction = F.mse_loss(out.reconstruction, self.shrink(images))
         return Loss(classification + self.config.reconstruction_weight * reconstruction, classification, reconstruction)
 
 
@@ -230,10 +246,14 @@ def build(config: ModelConfig) -> Model:
     recipe = find_recipe(config.name)
     if config.image_shape is None:
         raise ValueError(f"{config.name} needs an image_shape, got None; give (channels, height, width)")
+    if config.normalised and not config.name.startswith(PREFIX):
+        raise ValueError(f"only timm networks normalise images themselves, got {config.name}; leave out normalised")
     if config.width is not None and config.name.startswith(PREFIX):
         raise ValueError(f"{config.name} has a fixed width, got {config.width}; choose another timm network")
-    width = {} if config.width is None else {"width": config.width}
-    encoder = recipe.encoder(config.image_shape, **width)
+    options: dict[str, Any] = {} if config.width is None else {"width": config.width}
+    if config.normalised:
+        options["normalised"] = True
+    encoder = recipe.encoder(config.image_shape, **options)
     head = recipe.head(encoder.num_features, config)
     return Model(encoder, head, make_decoder(config, head), config)
 
@@ -262,8 +282,8 @@ def make_decoder(config: ModelConfig, head: heads.Head) -> Decoder | None:
     if kind not in _DECODERS:
         known = ", ".join([*_DECODERS, "none"])
         raise ValueError(f"decoder must be one of {known}, got {kind!r}; leave it out for the network's own")
-    if config.image_shape is None:
+    if config.drawing_shape is None:
         raise ValueError("a decoder needs an image_shape, got None; give (channels, height, width)")
     if kind != "paper" and not head.in_hypercube:
         raise ValueError(f"the {kind} decoder needs capsules with a centre, {config.name} has none; use 'paper'")
-    return _DECODERS[kind](config.image_shape, head.num_classes, head.capsule_dim, config.hit_radius)
+    return _DECODERS[kind](config.drawing_shape, head.num_classes, head.capsule_dim, config.hit_radius)

@@ -16,19 +16,32 @@ _declared: list[torch.library.Library] = []  # kept alive: a deleted library unr
 
 
 class TimmEncoder(Encoder):
-    """A newly initialised timm network without its classifier, built for images of this shape."""
+    """A newly initialised timm network without its classifier, built for images of this shape.
 
-    def __init__(self, name: str, image_shape: ImageShape) -> None:
+    normalised: for pretrained weights. The images are normalised as those expect it, and grey ones get their three
+    channels; mean and deviation are saved with the weights.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, name: str, image_shape: ImageShape, *, normalised: bool = False) -> None:
         super().__init__()
         timm = load_timm()
         if not timm.is_model(name):
             guess = did_you_mean(PREFIX + name, [PREFIX + known for known in timm.list_models()])
             raise ValueError(f"there is no model {PREFIX + name!r}; {guess}timm.list_models() lists all names")
         channels, *sides = image_shape
+        usual = timm.get_pretrained_cfg(name)
+        self.name, self.normalised = name, normalised
+        self.build_options: dict[str, Any] = {"in_chans": channels}
         # Some networks, such as transformers, are built for one image size; timm knows which.
-        size = {"img_size": sides} if timm.get_pretrained_cfg(name).fixed_input_size else {}
+        if usual.fixed_input_size:
+            self.build_options["img_size"] = sides
+        if normalised:
+            self._normalise_as(usual, channels)
         try:
-            self.module = timm.create_model(name, num_classes=0, in_chans=channels, **size)
+            self.module = timm.create_model(name, num_classes=0, **self.build_options)
             self.num_features = self._count_features(image_shape)
         except (RuntimeError, ValueError, TypeError, AssertionError, ArithmeticError) as error:
             raise ValueError(
@@ -37,7 +50,19 @@ class TimmEncoder(Encoder):
             ) from error
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.module(images)
+        return self.module((images - self.mean) / self.std if self.normalised else images)
+
+    def _normalise_as(self, usual: Any, channels: int) -> None:
+        expected = len(usual.mean)
+        if channels not in (1, expected):
+            raise ValueError(
+                f"the pretrained {PREFIX}{self.name} takes images with 1 or {expected} channels, got {channels}; "
+                "train it without --pretrained"
+            )
+        # Grey images become three channels here, since mean and deviation have three.
+        self.build_options["in_chans"] = expected
+        self.register_buffer("mean", torch.tensor(usual.mean).view(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(usual.std).view(-1, 1, 1))
 
     @torch.no_grad()
     def _count_features(self, image_shape: ImageShape) -> int:
@@ -58,7 +83,7 @@ def _check_patches(image_shape: ImageShape) -> Callable[[nn.Conv2d, tuple[Tensor
 
     def check(patches: nn.Conv2d, inputs: tuple[Tensor], output: Tensor) -> None:
         # A stride of up to 2 is an ordinary convolution's, which leaves out at most one row of pixels.
-        if inputs[0].shape[1:] != image_shape or min(patches.stride) <= 2:
+        if inputs[0].shape[2:] != image_shape[1:] or min(patches.stride) <= 2:
             return
         for axis, side in enumerate(image_shape[1:]):
             size, stride = patches.kernel_size[axis], patches.stride[axis]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hitnet.core.checks import check_labels
 from hitnet.core.model import Model, evaluating, load
@@ -142,7 +142,7 @@ def mirrored_in(epoch: int, count: int, seed: int) -> Tensor:
 
 
 class Hybrids(NamedTuple):
-    """New images and what they are made of, each (batch, channels, height, width)."""
+    """New images, and the drawings that they are made of: (batch, channels, height, width)."""
 
     images: Tensor
     """clip(modified + original − reconstruction, 0, 1)"""
@@ -179,7 +179,8 @@ class HybridAugmentation:
         moved = self.model.head.nearest_possible(own + moves.to(own))
         reconstruction, modified = self.model.draw(torch.cat([own, moved]), labels.repeat(2)).chunk(2)
         # In this order, unchanged pixels keep their exact values.
-        return Hybrids((images + (modified - reconstruction)).clamp(0, 1), reconstruction, modified)
+        change = self.model.enlarge(modified) - self.model.enlarge(reconstruction)
+        return Hybrids((images + change).clamp(0, 1), reconstruction, modified)
 
 
 def load_teacher(path: Path, data: Dataset) -> Model:
@@ -189,7 +190,7 @@ def load_teacher(path: Path, data: Dataset) -> Model:
         raise ValueError(f"the teacher in {path}, {teacher.config.name}, has no decoder; use a network that has one")
     known, classes = teacher.config.image_shape, teacher.config.class_names
     if known != data.image_shape:
-        raise ValueError(f"the teacher in {path} draws images of shape {known}, {data.name} has {data.image_shape}")
+        raise ValueError(f"the teacher in {path} takes images of shape {known}, {data.name} has {data.image_shape}")
     if classes != data.class_names:
         raise ValueError(
             f"the teacher in {path} has other classes than {data.name}: {', '.join(classes[:5])}, … "
@@ -198,7 +199,7 @@ def load_teacher(path: Path, data: Dataset) -> Model:
     return teacher.requires_grad_(False)
 
 
-def fingerprint(model: Model) -> str:
+def fingerprint(model: nn.Module) -> str:
     """16 hex digits that change with any weight."""
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):

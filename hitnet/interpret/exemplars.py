@@ -100,7 +100,7 @@ def images_at_end(deviations: Tensor, component: int, count: int) -> Tensor:
 def _look(model: Model, images: Tensor) -> tuple[Tensor, Tensor]:
     """What the encoder sees and the capsules: (count, features), (count, classes, dims)."""
     with evaluating(model):
-        features = torch.cat([model.encoder(to_float(part)) for part in images.split(TEST_BATCH)])
+        features = torch.cat([model.features(to_float(part)) for part in images.split(TEST_BATCH)])
         return features.flatten(1), model.head(features)
 
 

@@ -49,7 +49,7 @@ class Explanation:
     prototype: Tensor
     reconstruction: Tensor
     residual: Tensor
-    """image − reconstruction: what the capsule does not capture."""
+    """image − reconstruction, at the size of drawings: what the capsule does not capture."""
     deformations: list[Deformation]
     """One per component, the one that changes the picture most first."""
     rival_prototype: Tensor
@@ -153,7 +153,7 @@ def explain(model: Model, image: Tensor, rival: int | None = None) -> Explanatio
         miss_radius=model.config.miss_radius,
         prototype=prototype,
         reconstruction=reconstruction,
-        residual=batch[0] - reconstruction,
+        residual=model.shrink(batch)[0] - reconstruction,
         deformations=[
             Deformation(component, float(units[component]), float(changes[component]), alone[component])
             for component in changes.argsort(descending=True).tolist()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hitnet.core.layer import CENTRE
 from hitnet.core.model import TEST_BATCH, Model
-from hitnet.data import ImageSet, at_most, stratified_subset, to_float
+from hitnet.data import Batches, ImageSet, at_most, stratified_subset
 from hitnet.interpret.components import ComponentStatistics, ComponentSummary, component_statistics, true_capsules
 from hitnet.interpret.prototypes import all_deformations, prototypes, sample
 from hitnet.interpret.sharpness import blurred, edge_energy
@@ -101,6 +101,7 @@ def quality(
     """
     component_images = min(max(component_images, model.head.num_classes), len(images))
     own = true_capsules(model, images, labels) if capsules is None else capsules
+    images = model.shrink(images)  # from here on they are only compared with drawings
     variation = _within_classes(images, labels)
     generator = torch.Generator().manual_seed(seed)
     drawn = prototypes(model)
@@ -142,13 +143,24 @@ class Measured(NamedTuple):
 def measure(model: Model, data: ImageSet, limit: int = 10_000) -> Measured:
     """Measure on at most `limit` of the images, or on one per class if that is more."""
     data = at_most(data, limit, model.head.num_classes, torch.Generator().manual_seed(0))
-    images = to_float(data.pixels())
-    own = true_capsules(model, images, data.labels)
+    own, images = _look(model, data)
     drawings = quality(model, images, data.labels, capsules=own)
     if not model.head.has_hit_zone:
         return Measured(drawings, None, None)
     summary = ComponentSummary(float(own.mean()), float(own.std(correction=0)), model.head.unit)
     return Measured(drawings, summary, component_statistics(model, images, data.labels, capsules=own))
+
+
+def _look(model: Model, data: ImageSet) -> tuple[Tensor, Tensor]:
+    """The true class's capsules and the images at the size of drawings: (count, dims), (count, c, h, w).
+
+    In parts: as numbers, all photographs at their full size would not fit into memory.
+    """
+    capsules, images = [], []
+    for pictures, labels in Batches(data, TEST_BATCH):
+        capsules.append(true_capsules(model, pictures, labels))
+        images.append(model.shrink(pictures))
+    return torch.cat(capsules), torch.cat(images)
 
 
 def _within_classes(images: Tensor, labels: Tensor) -> float:
@@ -208,13 +220,14 @@ def _read(model: Model, draw: Callable[[int], Tensor]) -> _Reading:
     shares = []
     for index in range(model.head.num_classes):
         pictures = draw(index)
-        scores = model.scores(pictures)
+        scores = model.scores(model.enlarge(pictures))
         hits = scores <= model.head.hit_radius
         alone = hits[:, index] & (hits.sum(1) == 1)
-        right = (model.head.decide(each) == index for each in (scores, model.scores(blurred(pictures))))
+        after_blur = model.scores(model.enlarge(blurred(pictures)))
+        right = (model.head.decide(each) == index for each in (scores, after_blur))
         shares.append([float(each.float().mean()) for each in (*right, alone)])
-    recognised, after_blur, hit = (fmean(each) for each in zip(*shares, strict=True))
-    return _Reading(recognised, hit if model.head.has_hit_zone else None, after_blur)
+    recognised, still, hit = (fmean(each) for each in zip(*shares, strict=True))
+    return _Reading(recognised, hit if model.head.has_hit_zone else None, still)
 
 
 def _read_back(model: Model) -> tuple[list[float], list[float]]:
@@ -222,7 +235,8 @@ def _read_back(model: Model) -> tuple[list[float], list[float]]:
     classes, dims = model.head.num_classes, model.head.capsule_dim
     changes = []
     for index in range(classes):
-        down, up = model.all_capsules(moved(model, index, (-1, 1)))[:, index].unflatten(0, (dims, 2)).unbind(1)
+        read = model.all_capsules(model.enlarge(moved(model, index, (-1, 1))))[:, index]
+        down, up = read.unflatten(0, (dims, 2)).unbind(1)
         changes.append((up - down) / (2 * model.head.unit))
     change = torch.stack(changes)  # (classes, component moved, component read)
     slopes = change.diagonal(dim1=1, dim2=2)

@@ -46,7 +46,7 @@ def what_if(model: Model, image: Tensor, own: int, capsule: Tensor, other: int) 
     image, classes = image.unsqueeze(0), torch.tensor([own, other], device=image.device)
     nearest = nearest_capsules(model, image, classes[1:])
     frames = morph(model, torch.cat([capsule.unsqueeze(0), nearest]), classes, FRAMES)
-    scores = model.scores(frames[-1:])
+    scores = model.scores(model.enlarge(frames[-1:]))
     return WhatIf(other, nearest[0], frames, scores[0].tolist(), int(model.head.decide(scores)))
 
 
@@ -56,14 +56,14 @@ def nearest_capsules(model: Model, images: Tensor, class_indices: Tensor) -> Ten
     Found by steps down the gradient from the centre, never leaving the hit zone. The network should also read the
     drawings as the class: by pixels alone, one in four is only the image again, drawn badly.
     """
-    head, radius = model.head, model.head.hit_radius
+    head, radius, images = model.head, model.head.hit_radius, model.shrink(images)
     capsules = torch.full((len(images), head.capsule_dim), CENTRE, device=model.device, dtype=model.dtype)
     rows = torch.arange(len(images), device=model.device)
     with torch.enable_grad(), evaluating(model):
         for step in range(STEPS):
             capsules.requires_grad_()
             drawn = model.decode(capsules.unsqueeze(1).expand(-1, head.num_classes, -1), class_indices)
-            read = distance_to_centre(model.capsules(drawn)[rows, class_indices])
+            read = distance_to_centre(model.capsules(model.enlarge(drawn))[rows, class_indices])
             cost = (drawn - images).square().flatten(1).mean(1) + READING * F.relu(read - radius)
             (slope,) = torch.autograd.grad(cost.sum(), capsules)
             length = radius * FIRST * (LAST / FIRST) ** (step / (STEPS - 1))

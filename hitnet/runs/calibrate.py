@@ -4,7 +4,6 @@ answers to reject so that few of the accepted ones are wrong, in calibration.jso
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from hitnet.core.checkpoint import write_config
@@ -96,9 +95,8 @@ def calibrate_run(
     return Calibrated(model.config, counted, rejection, calibration_notes(settings, held_out, model.config.class_names))
 
 
-def find_radii(run: Run, held_out: ImageSet, coverage: float, device: torch.device) -> None:
-    """The radii of a run that was just trained, into its model's configuration."""
-    model = run.load_model().to(device)
+def find_radii(run: Run, model: Model, held_out: ImageSet, coverage: float) -> None:
+    """The radii of a run's model that was just trained, into its configuration."""
     calibrate_on(model, all_scores(model, held_out), held_out.labels, coverage)
     write_config(run.model_folder, model.config)
 

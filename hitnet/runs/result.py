@@ -15,6 +15,7 @@ from hitnet.runs.calibrate import calibration_notes
 from hitnet.runs.exemplars import keeps_exemplars, write_exemplars
 from hitnet.runs.run import Run
 from hitnet.training.evaluation import Evaluation, all_scores, evaluate
+from hitnet.training.frozen import as_trained
 from hitnet.training.loop import Job
 
 
@@ -24,7 +25,7 @@ def write_result(run: Run, job: Job, finishing: dict[str, Any] | None = None) ->
     finishing: the record of the finishing phase, if there was one.
     """
     settings, state, data = job.settings, job.state, job.data
-    model, test = run.load_model().to(job.device), job.held_out["test"]
+    model, test = load_trained(run, job), job.held_out["test"]
     evaluation = evaluate(model, test)
     drawings = measure(model, test) if model.decoder is not None else None
     plot(run, model, evaluation, drawings)
@@ -55,6 +56,11 @@ def write_result(run: Run, job: Job, finishing: dict[str, Any] | None = None) ->
         result["components"] = None if drawings.summary is None else asdict(drawings.summary)
     write_json(run.result_file, result)
     run.remove_state()
+
+
+def load_trained(run: Run, job: Job) -> Model:
+    """The model that a run just kept."""
+    return as_trained(run.load_model().to(job.device), job.state.model)
 
 
 def plot(run: Run, model: Model, evaluation: Evaluation, drawings: Measured | None) -> None:

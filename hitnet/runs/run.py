@@ -3,6 +3,7 @@
 import csv
 import io
 import shlex
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ class Run:
     model/                config.json, model.safetensors
     state.safetensors     what resuming needs; removed when the run is finished
     finishing.safetensors the same for the finishing phase
+    features/             what a frozen encoder saw, with --freeze; removed likewise
     plots/                pictures; inputs.png shows real ones, not with --no-exemplars
     snapshots/            the decoder after each epoch, with --snapshots
     tensorboard/          curves and more, with --track
@@ -69,6 +71,10 @@ class Run:
     @property
     def finishing_file(self) -> Path:
         return self.path / "finishing.safetensors"
+
+    @property
+    def features_folder(self) -> Path:
+        return self.path / "features"
 
     @property
     def plots_folder(self) -> Path:
@@ -208,6 +214,7 @@ class Run:
         """Delete what resuming needs: the run is finished."""
         self.state_file.unlink(missing_ok=True)
         self.finishing_file.unlink(missing_ok=True)
+        shutil.rmtree(self.features_folder, ignore_errors=True)
 
 
 def find_runs(folder: Path) -> list[Run]:

@@ -10,6 +10,8 @@ import torch
 
 from hitnet.core.checkpoint import write_tensors
 from hitnet.core.encoders import WHITENED
+from hitnet.core.model import Model
+from hitnet.core.pretrained import TIMM, load_pretrained
 from hitnet.data import Batches, Dataset, HybridAugmentation, Loading, Variation, at_most, list_datasets
 from hitnet.data.variation import fingerprint, load_teacher
 from hitnet.files import remove_leftovers
@@ -18,11 +20,12 @@ from hitnet.runs.environment import describe_environment
 from hitnet.runs.finish import check_finishable, finish_model, save_next
 from hitnet.runs.inputs import write_inputs
 from hitnet.runs.reopen import load_data, split
-from hitnet.runs.result import write_result
+from hitnet.runs.result import load_trained, write_result
 from hitnet.runs.run import Run
 from hitnet.settings import UNEVEN, RunSettings, TrainConfig
 from hitnet.training.devices import choose_device, choose_precision, join_team
 from hitnet.training.finishing import count_steps
+from hitnet.training.frozen import FrozenModel, look
 from hitnet.training.loop import Job, TrainingStopped, train_epochs
 from hitnet.training.needs import check_fits
 from hitnet.training.state import State
@@ -57,7 +60,12 @@ def with_full_paths(config: TrainConfig) -> TrainConfig:
         cache=None if config.cache is None else config.cache.expanduser().resolve(),
         teacher=None if config.teacher is None else config.teacher.expanduser().resolve(),
         corrections=None if config.corrections is None else config.corrections.expanduser().resolve(),
+        pretrained=config.pretrained if config.pretrained in (None, TIMM) else _full_path(config.pretrained),
     )
+
+
+def _full_path(place: str) -> str:
+    return str(Path(place).expanduser().resolve())
 
 
 def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
@@ -66,7 +74,7 @@ def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
     if run.is_finished:
         run.remove_state()  # the process may have been killed just before this
         raise ValueError(f"{run.path} is finished, so there is nothing to resume; see its result.json")
-    with prepare(run.read_settings(), watcher) as (job, fingerprints):
+    with prepare(run.read_settings(), watcher, begun=run.state_file.is_file()) as (job, fingerprints):
         run.check_same(fingerprints)
         job.state.restore(run.state_file)
         if job.team.leads:
@@ -75,8 +83,13 @@ def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
 
 
 @contextmanager
-def prepare(config: TrainConfig, loading: Loading | None = None) -> Iterator[tuple[Job, Fingerprints]]:
-    """Check settings and data here, before any file is written or replaced."""
+def prepare(
+    config: TrainConfig, loading: Loading | None = None, *, begun: bool = False
+) -> Iterator[tuple[Job, Fingerprints]]:
+    """Check settings and data here, before any file is written or replaced.
+
+    begun: the run has a state, which is restored later; pretrained weights are not read again.
+    """
     settings = config.resolve()
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -90,9 +103,18 @@ def prepare(config: TrainConfig, loading: Loading | None = None) -> Iterator[tup
         if settings.balance and times > UNEVEN:
             note = f"every class is shown equally often, since the largest has {times:.0f} times as many images as the"
             data = replace(data, notes=(*data.notes, f"{note} smallest (--no-balance for each image equally often)"))
+        if settings.freeze and team.size > 1:
+            raise ValueError(f"--freeze trains in one process, got {team.size}; start it without torchrun")
         model_config = settings.model_config(data.image_shape, data.class_names)
         memory = check_fits(model_config, -(-settings.batch_size // team.size), device, settings.ema > 0)
-        state = State.fresh(settings, model_config, device)
+        fingerprints = {"data": data.fingerprint}
+
+        def begin(model: Model) -> None:
+            if settings.pretrained is not None and not begun:
+                load_pretrained(model, settings.pretrained)
+                fingerprints["pretrained weights"] = fingerprint(model.encoder)
+
+        state = State.fresh(settings, model_config, device, begin)
         if settings.finishing:
             check_finishable(state.model, "this network")
         if settings.snapshots and state.model.decoder is None:
@@ -107,7 +129,6 @@ def prepare(config: TrainConfig, loading: Loading | None = None) -> Iterator[tup
         training = training.to(device)
         some = at_most(training, WHITENED, data.num_classes, torch.Generator().manual_seed(0))
         state.model.encoder.prepare(some.pixels())
-        fingerprints = {"data": data.fingerprint}
         variation = _variation(settings, data, device, fingerprints)
         batches = Batches(
             training,
@@ -132,6 +153,8 @@ def _variation(settings: RunSettings, data: Dataset, device: torch.device, finge
         hybrid = HybridAugmentation(teacher)
     if settings.augment == "none":
         return Variation()  # even if a run of a former version has a shift among its settings
+    if settings.freeze:
+        return Variation(flip=settings.flip, seed=settings.seed)
     return Variation(
         shift=settings.shift,
         fill=settings.shift_fill,
@@ -182,6 +205,8 @@ def _train(run: Run, job: Job, watchers: list[Watcher]) -> Run:
         write_inputs(run, job)
     for watcher in watchers:
         watcher.opened(run.path)
+    if isinstance(job.state.model, FrozenModel):
+        _look(run, job, job.state.model, watchers)
     try:
         train_epochs(job, watchers)
     except TrainingStopped as stop:
@@ -191,12 +216,22 @@ def _train(run: Run, job: Job, watchers: list[Watcher]) -> Run:
     if job.team.leads:
         record = _finish(run, job, watchers) if job.settings.finishing else None
         if "validation" in job.held_out and job.state.model.head.has_hit_zone:
-            find_radii(run, job.held_out["validation"], job.settings.coverage, job.device)
+            find_radii(run, load_trained(run, job), job.held_out["validation"], job.settings.coverage)
         for watcher in watchers:
             watcher.measuring()
         write_result(run, job, record)
     job.team.wait()
     return run
+
+
+def _look(run: Run, job: Job, model: FrozenModel, watchers: list[Watcher]) -> None:
+    """The frozen encoder looks at all pictures before training."""
+
+    def looked(done: int, pictures: int) -> None:
+        for watcher in watchers:
+            watcher.looking(done, pictures)
+
+    look(model, job.batches.data, list(job.held_out.values()), job.settings.flip, run.features_folder, looked)
 
 
 def _finish(run: Run, job: Job, watchers: list[Watcher]) -> dict[str, Any]:
@@ -207,7 +242,7 @@ def _finish(run: Run, job: Job, watchers: list[Watcher]) -> dict[str, Any]:
             watcher.finishing(done, steps)
 
     steps = count_steps(job.settings.finishing, job.state.epoch * len(job.batches))
-    model = run.load_model().to(job.device)
+    model = load_trained(run, job)
     finished, record = finish_model(run, model, job.batches.data, steps, job.settings, stepped)
     save_next(run, finished)
     return record

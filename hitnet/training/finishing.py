@@ -29,8 +29,9 @@ from torch.optim.swa_utils import AveragedModel
 from hitnet.core.checkpoint import load_weights, read_tensors, write_tensors
 from hitnet.core.decoder import PictureDecoder
 from hitnet.core.layer import CENTRE
-from hitnet.core.model import Model
-from hitnet.data import ImageSet, at_most, to_float
+from hitnet.core.model import TEST_BATCH, Model
+from hitnet.data import Batches, ImageSet, at_most
+from hitnet.data.transforms import mirror
 from hitnet.interpret.sharpness import blurred
 from hitnet.settings import ImageShape
 from hitnet.training.state import optimizer_tensors, restore_optimizer, under
@@ -57,7 +58,7 @@ class Material:
     """What the phase draws from: images, their own capsules as deviations in units, and what is typical of a class."""
 
     images: Tensor
-    """(count, channels, height, width)"""
+    """(count, channels, height, width), at the size of drawings"""
     labels: Tensor
     deviations: Tensor
     """(count, dims)"""
@@ -73,11 +74,10 @@ class Material:
 def gather(model: Model, data: ImageSet, flip: bool, generator: torch.Generator) -> Material:
     """Look at training images once, with the frozen network."""
     data = at_most(data, MOST_IMAGES, model.head.num_classes, generator)
-    images, labels = to_float(data.pixels()), data.labels
     if flip:
-        mirrored = torch.rand(len(labels), generator=generator) < 0.5
-        images = torch.where(mirrored.to(images.device)[:, None, None, None], images.flip(-1), images)
-    capsules = model.all_capsules(images)
+        coins = torch.rand(len(data), generator=generator) < 0.5
+        data = ImageSet(mirror(data.pixels(), coins.to(data.labels.device)), data.labels)
+    labels, capsules, images = data.labels, *_look(model, data)
     deviations = (_of_class(capsules, labels) - CENTRE) / model.head.unit
     right = model.head.decide(model.head.score(capsules)) == labels
     typical, sieves, variation = [], [], 0.0
@@ -90,6 +90,16 @@ def gather(model: Model, data: ImageSet, flip: bool, generator: torch.Generator)
         sieves.append(_sieve(deviations[chosen]))
     pixels = max(variation / images.numel(), 1e-6)
     return Material(images, labels, deviations, pixels, torch.stack(typical), torch.stack(sieves))
+
+
+def _look(model: Model, data: ImageSet) -> tuple[Tensor, Tensor]:
+    """Capsules and the images at the size of drawings: (count, classes, dims), (count, c, h, w).
+
+    In parts: as numbers, all photographs at their full size would not fit into memory.
+    """
+    parts = [(model.all_capsules(pictures), model.shrink(pictures)) for pictures, _ in Batches(data, TEST_BATCH)]
+    capsules, images = zip(*parts, strict=True)
+    return torch.cat(capsules), torch.cat(images)
 
 
 def typical_picture(images: Tensor, deviations: Tensor, near: int = 200, alike: int = 6) -> Tensor:
@@ -171,7 +181,7 @@ class Finishing:
 
     def _first_decoder(self) -> PictureDecoder:
         """The model's own picture decoder, as trained so far, or a new one; in either case sifted."""
-        model, shape = self.model, self.model.config.image_shape
+        model, shape = self.model, self.model.config.drawing_shape
         assert shape is not None
         decoder = PictureDecoder(shape, model.head.num_classes, model.head.capsule_dim, model.config.hit_radius)
         if isinstance(model.decoder, PictureDecoder):
@@ -180,7 +190,7 @@ class Finishing:
         return decoder
 
     def _first_critic(self) -> Critic:
-        shape = self.model.config.image_shape
+        shape = self.model.config.drawing_shape
         assert shape is not None
         return Critic(shape, self.model.head.num_classes)
 
@@ -232,7 +242,8 @@ class Finishing:
         model = self.model
         blur = torch.rand(len(drawn), 1, 1, 1, generator=self.generator).to(drawn.device)
         seen = shifted(drawn.lerp(blurred(drawn), blur), *self._random_shift(READ_SHIFT))
-        missed = (_of_class(model.head(model.encoder(seen)), classes) - CENTRE) / model.head.unit - wanted
+        read = model.head(model.encoder(model.enlarge(seen)))
+        missed = (_of_class(read, classes) - CENTRE) / model.head.unit - wanted
         centres, others = missed[:CENTRES], missed[CENTRES:]
         distance = torch.linalg.vector_norm(centres, dim=1, keepdim=True).clamp(min=1e-6)
         centres = centres * F.relu(1 - NEAR_ENOUGH * model.head.capsule_dim**0.5 / distance)

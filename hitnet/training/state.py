@@ -1,6 +1,7 @@
 """Everything that changes during training, saved after every epoch: enough to resume as if never interrupted."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from hitnet.core.checkpoint import load_weights, read_tensors, write_tensors
 from hitnet.core.model import Model, build
 from hitnet.settings import ModelConfig, RunSettings
+from hitnet.training.frozen import FrozenModel, Memory
 from hitnet.training.watchers import Row
 
 PROGRESS = ("rows", "seconds", "processor_seconds")
@@ -33,10 +35,20 @@ class State:
     """CPU time of all threads of this process: what the run cost, even on a busy machine."""
 
     @classmethod
-    def fresh(cls, settings: RunSettings, model_config: ModelConfig, device: torch.device) -> "State":
-        """The state before the first step; all randomness comes from the seed."""
+    def fresh(
+        cls,
+        settings: RunSettings,
+        model_config: ModelConfig,
+        device: torch.device,
+        begin: Callable[[Model], None] = lambda model: None,
+    ) -> "State":
+        """The state before the first step; all randomness comes from the seed. `begin` may give it trained weights."""
         torch.manual_seed(settings.seed)
-        model = build(model_config).to(device)
+        model = build(model_config)
+        begin(model)
+        if settings.freeze:
+            model = FrozenModel(model, Memory())
+        model = model.to(device)
         optimizer = make_optimizer(model, settings.learning_rate)
         averaged = None
         if settings.ema:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from hitnet.core.model import Model, evaluating
 from hitnet.data.mapped import Images
+from hitnet.training.frozen import FrozenModel
 
 MOST = 5_000  # images: more change the averages no longer
 BATCH = 256
@@ -21,9 +22,11 @@ BATCH = 256
 def refresh_norm(model: Model, images: Images, order: Tensor | None = None) -> None:
     """Set the averages of encoder and head to those of these images, as they are: (count, …), bytes or floats.
 
-    Of many images, the first in `order` are taken, or a fixed random choice. The decoder has none.
+    Of many images, the first in `order` are taken, or a fixed random choice. The decoder has none, and a frozen encoder
+    keeps its own.
     """
-    layers = [part for part in _normalising(model.encoder, model.head) if part.track_running_stats]
+    learning = [model.head] if isinstance(model, FrozenModel) else [model.encoder, model.head]
+    layers = [part for part in _normalising(*learning) if part.track_running_stats]
     if not layers or len(images) < 2:
         return
     momenta = [layer.momentum for layer in layers]

@@ -30,6 +30,9 @@ class Watcher(Loading):
     def opened(self, folder: Path) -> None:
         """The run folder is known."""
 
+    def looking(self, done: int, pictures: int) -> None:
+        """With a frozen encoder, before training: first with the pictures it remembers, then after every batch."""
+
     def started(self, job: Job) -> None: ...
 
     def stepped(self, images: int, loss: float) -> None: ...
@@ -90,7 +93,7 @@ class TensorBoard(Watcher):
         originals = to_float(self.images.images[:COLUMNS])
         with torch.no_grad(), evaluating(self.model):
             redrawn = self.model(originals).reconstruction
-        pairs = torch.cat([originals, redrawn])
+        pairs = torch.cat([self.model.shrink(originals), redrawn])
         writer.add_image("reconstructions", _pasted(pairs, len(originals)), epoch, dataformats="HWC")
 
     def _write_components(self, writer: Any, epoch: int) -> None:

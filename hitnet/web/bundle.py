@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from torch.nn import functional
 
 from hitnet.core.decoder import REACH, Doubling, PaperDecoder, PictureDecoder, StandardisedDecoder
 from hitnet.core.layer import CENTRE
 from hitnet.core.model import Model
+from hitnet.core.resizing import resized
 from hitnet.data import to_float
 from hitnet.interpret.exemplars import Exemplars
 from hitnet.interpret.prototypes import prototypes
@@ -39,6 +39,7 @@ def describe_model(model: Model) -> dict[str, Any]:
         "name": model.config.name,
         "classes": list(model.config.class_names),
         "shape": list(model.config.image_shape or ()),
+        "drawing": list(model.config.drawing_shape or ()),
         "dims": model.head.capsule_dim,
         "unit": model.head.unit,
         "radii": model.config.radii,
@@ -134,7 +135,7 @@ def pack_ways(model: Model, exemplars: Exemplars | None) -> list[dict[str, Any] 
     """
     shape, classes = model.config.image_shape, model.head.num_classes
     assert shape is not None
-    images = prototypes(model)
+    images = model.enlarge(prototypes(model))
     first = [-1] * classes if exemplars is None else [next(iter(_present(places)), -1) for places in exemplars.typical]
     for index, place in enumerate(first):
         if exemplars is not None and place >= 0:
@@ -157,10 +158,13 @@ def _rounded(values: Tensor) -> list[float]:
 
 def enlarge(picture: Tensor, shape: tuple[int, int, int]) -> Tensor:
     """A kept picture at the network's size again: uint8 (channels, height, width)."""
-    if tuple(picture.shape) == shape:
-        return picture
-    larger = functional.interpolate(picture.unsqueeze(0).float(), shape[1:], mode="bilinear")[0]
-    return larger.round().byte()
+    return resized(picture.unsqueeze(0).float(), shape[1:])[0].round().clamp(0, 255).byte()
+
+
+def as_small(model: Model, pixels: Tensor) -> bytes:
+    """Pictures at the size of drawings: uint8 (count, channels, height, width) -> their bytes."""
+    small = model.shrink(to_float(pixels))
+    return (255 * small).round().clamp(0, 255).byte().cpu().contiguous().numpy().tobytes()
 
 
 def _present(places: Tensor) -> list[int]:

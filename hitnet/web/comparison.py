@@ -126,7 +126,11 @@ def _opened(path: Path, _changed: tuple[int, int]) -> Model:
 def _drawn(path: Path, changed: int) -> dict[str, Any]:
     """Classes, and prototypes as bytes; drawn once, and again only when the weights change."""
     model = _opened(path, changed)
-    content: dict[str, Any] = {"classes": list(model.config.class_names), "shape": model.config.image_shape}
+    content: dict[str, Any] = {
+        "classes": list(model.config.class_names),
+        "shape": model.config.image_shape,
+        "drawing": model.config.drawing_shape,
+    }
     try:
         check_drawable(model)
     except ValueError as error:

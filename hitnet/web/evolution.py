@@ -17,7 +17,7 @@ def pack_evolution(run: Run, model: Model) -> dict[str, Any] | None:
         return None
     from hitnet.runs.atlas import read_evolution  # with all of matplotlib, which few pages need
 
-    shape = model.config.image_shape
+    shape = model.config.drawing_shape
     assert shape is not None
     size = model.head.num_classes * shape[0] * shape[1] * shape[2]
     step = max(1, -(-count * size // MOST_BYTES))

@@ -20,7 +20,7 @@ from hitnet.runs.exemplars import keeps_exemplars, read_exemplars, remake_comman
 from hitnet.runs.reopen import load_model
 from hitnet.runs.run import Run
 from hitnet.web.audit import Audit
-from hitnet.web.bundle import describe_model, enlarge, pack_decoder, pack_exemplars, pack_ways
+from hitnet.web.bundle import as_small, describe_model, enlarge, pack_decoder, pack_exemplars, pack_ways
 from hitnet.web.decoding import DecodingProcess
 from hitnet.web.evolution import pack_evolution
 from hitnet.web.names import ComponentNames
@@ -105,7 +105,8 @@ class Explorer:
                     return enlarge(self.kept.pictures[places[0]], shape), index, "a training image"
         with self.lock:
             drawn = prototypes(self.model)[0]
-        return (drawn * 255).round().byte().cpu(), None, f"the prototype of {names[0]}, drawn by the network"
+            image = self.model.enlarge(drawn.unsqueeze(0))[0]
+        return (image * 255).round().byte().cpu(), None, f"the prototype of {names[0]}, drawn by the network"
 
     def explain_picture(self, content: bytes, invert: bool = False) -> dict[str, Any]:
         """The explanation of a picture file; a ValueError says what is wrong with the file."""
@@ -139,6 +140,7 @@ class Explorer:
         capsules = explanation.capsules.tolist()
         return {
             "pixels": base64.b64encode(pixels.contiguous().numpy().tobytes()).decode(),
+            "small": base64.b64encode(as_small(self.model, pixels.unsqueeze(0))).decode(),  # to compare with drawings
             "class_index": explanation.class_index,
             "rival_index": explanation.rival_index,
             "scores": explanation.scores,

@@ -13,6 +13,7 @@ from hitnet.core.model import Model
 from hitnet.data import ImageSet, to_float
 from hitnet.runs.reopen import data_for
 from hitnet.runs.run import Run
+from hitnet.web.bundle import as_small
 
 BATCH = 64  # small, because a request that comes meanwhile waits for one batch
 LARGEST_PAGE = 100
@@ -77,7 +78,7 @@ class TestSet:
         chosen = matching[offset : offset + limit]
         pixels = b""
         if chosen and self.images is not None:
-            pixels = self.images.images[[scored.index for scored in chosen]].numpy().tobytes()
+            pixels = as_small(self.model, self.images.images[[scored.index for scored in chosen]])
         return {
             "phase": self.phase,
             "message": self.message,

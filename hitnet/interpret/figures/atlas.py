@@ -128,7 +128,7 @@ def hybrid_preview(augment: HybridAugmentation, image: Tensor, label: int, gener
         show_pixels(axes, tile(pictures.unflatten(0, (HYBRID_ROWS, HYBRID_COLUMNS)), GAP))
         axes.set_title(title, fontsize=9.5)
         axes.set_axis_off()
-        frame(axes, (-GAP / 2, -GAP / 2), image.shape[2] + GAP, image.shape[1] + GAP, ORANGE)
+        frame(axes, (-GAP / 2, -GAP / 2), pictures.shape[3] + GAP, pictures.shape[2] + GAP, ORANGE)
     return figure
 
 

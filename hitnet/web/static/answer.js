@@ -35,6 +35,7 @@ export class AnswerView {
   show(answer) {
     const { model, decoder } = this;
     [this.image] = unpack(answer.pixels, model.shape);
+    [this.small] = unpack(answer.small, model.drawing); // to compare with drawings
     this.answer = answer;
     const drawing = decoder.draw(answer.class_index, answer.capsule);
     find(".no-answer", this.root).hidden = true;
@@ -84,11 +85,11 @@ export class AnswerView {
   }
 
   showPictures(drawing, answer) {
-    const { model, image } = this;
+    const { model, small } = this;
     const [drawn, rest] = ["drawn", "rest"].map((name) => make("canvas", { class: `picture ${name}`, role: "img" }));
-    paint(drawn, drawing, model.shape);
-    paintResidual(rest, image, drawing, model.shape);
-    const left = (100 * meanDifference(image, drawing)).toFixed(1);
+    paint(drawn, drawing, model.drawing);
+    paintResidual(rest, small, drawing, model.drawing);
+    const left = (100 * meanDifference(small, drawing)).toFixed(1);
     find(".residual-key", this.root).textContent =
       model.shape[0] === 3
         ? "Residual: image minus reconstruction; grey is no difference."
@@ -113,8 +114,8 @@ export class AnswerView {
         const capsule = centre(model);
         capsule[component] = answer.capsule[component];
         const [before, after] = [0, 1].map(() => make("canvas", { class: "picture", "aria-hidden": "true" }));
-        paint(before, decoder.prototype(answer.class_index), model.shape);
-        paint(after, decoder.draw(answer.class_index, capsule), model.shape);
+        paint(before, decoder.prototype(answer.class_index), model.drawing);
+        paint(after, decoder.draw(answer.class_index, capsule), model.drawing);
         return make(
           "li",
           { class: "deformation" },
@@ -142,7 +143,7 @@ export class AnswerView {
 
   /** Moves the capsule of the true class if the label is known, otherwise that of the predicted class. */
   async drawHybrids() {
-    const { model, decoder, answer, image } = this;
+    const { model, decoder, answer, small } = this;
     const turn = (this.drawing = (this.drawing ?? 0) + 1);
     const units = Number(find(".strength", this.root).value);
     const tweak = units * model.unit;
@@ -152,7 +153,7 @@ export class AnswerView {
     find(".strength-value", this.root).textContent = units === 1 ? `${text} (m/√n, as in the paper)` : text;
     let since = performance.now();
     for (const [place, canvas] of this.tiles.entries()) {
-      paint(canvas, hybrid(decoder, index, capsule, image, this.moves[place], tweak), model.shape);
+      paint(canvas, hybrid(decoder, index, capsule, small, this.moves[place], tweak), model.drawing);
       canvas.setAttribute("role", "img");
       canvas.setAttribute("aria-label", `New image ${place + 1} of class ${model.classes[index]}`);
       if (performance.now() - since > 24) {

@@ -105,7 +105,7 @@ export class Asking {
   /** A file whose background is light where the network learned dark ones, or the other way round. */
   offerInversion(from) {
     const { model, decoder, view } = this;
-    const learned = model.classes.reduce((sum, _, index) => sum + border(decoder.prototype(index), model.shape), 0) / model.classes.length;
+    const learned = model.classes.reduce((sum, _, index) => sum + border(decoder.prototype(index), model.drawing), 0) / model.classes.length;
     const difference = border(view.image, model.shape) - learned;
     const offered = Boolean(from.file) && model.shape[0] === 1 && Math.abs(difference) > 0.5;
     find(".offer", this.root).hidden = !offered;

@@ -116,22 +116,22 @@ export class Comparison {
   }
 
   showBoth(asked, answers) {
-    const { model } = this;
-    const picture = (base64, words) => {
+    const { model, runs } = this;
+    const picture = (base64, words, shape) => {
       const canvas = make("canvas", { class: "picture", role: "img", "aria-label": words });
-      paint(canvas, unpack(base64, model.shape)[0], model.shape);
+      paint(canvas, unpack(base64, shape)[0], shape);
       return canvas;
     };
     const truth = asked.label === null ? [] : [make("span", {}, "labelled ", bdi(model.classes[asked.label]))];
     find(".same-pictures", this.root).replaceChildren(
-      make("figure", {}, picture(asked.pixels, "The image"), make("figcaption", {}, make("strong", {}, "The image"), make("span", {}, asked.note ?? ""), ...truth)),
+      make("figure", {}, picture(asked.pixels, "The image", model.shape), make("figcaption", {}, make("strong", {}, "The image"), make("span", {}, asked.note ?? ""), ...truth)),
       ...answers.map((answer, side) => {
         const sign = make("span", { class: "verdict-word" });
         if (answer.drawing) markVerdict(sign, answer.verdict);
         return make(
           "figure",
           { class: `side-${SIDES[side]}` },
-          answer.drawing ? picture(answer.drawing, `The reconstruction by the ${side ? "second" : "first"} run`) : make("div", { class: "missing picture" }),
+          answer.drawing ? picture(answer.drawing, `The reconstruction by the ${side ? "second" : "first"} run`, runs[side].drawing) : make("div", { class: "missing picture" }),
           make(
             "figcaption", {},
             make("strong", { class: "same-class" }, bdi(answer.class)), answer.drawing ? sign : null, make("span", {}, answer.words),
@@ -160,7 +160,7 @@ export class Comparison {
 
   showPrototypes(a, b) {
     const box = find(".pairs", this.root);
-    const pictures = [a, b].map((run) => (run.prototypes === null ? null : unpack(run.prototypes, run.shape)));
+    const pictures = [a, b].map((run) => (run.prototypes === null ? null : unpack(run.prototypes, run.drawing)));
     const why = [a, b].map((run, side) => (run.prototypes === null ? `${side ? "Second" : "First"} run: ${run.why}.` : null)).filter(Boolean);
     find(".pairs-note", this.root).textContent = why.join(" ");
     const names = [...new Set([...a.classes, ...b.classes])];
@@ -172,7 +172,7 @@ export class Comparison {
           const there = pictures[side] !== null && index >= 0;
           canvas.setAttribute("aria-label", `${name}, ${side ? "second" : "first"} run${there ? "" : ": no prototype"}`);
           canvas.classList.toggle("missing", !there);
-          if (there) paint(canvas, pictures[side][index], run.shape);
+          if (there) paint(canvas, pictures[side][index], run.drawing);
           return canvas;
         });
         return make("li", { class: "pair-card" }, make("div", { class: "pair" }, ...canvases), make("span", { class: "class-name" }, bdi(name)));

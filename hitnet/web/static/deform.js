@@ -153,9 +153,9 @@ export class Workbench {
   paintNow() {
     const begun = performance.now();
     const pixels = this.decoder.draw(this.classIndex, this.capsule);
-    paint(this.canvas, pixels, this.model.shape);
+    paint(this.canvas, pixels, this.model.drawing);
     const passed = performance.now() - begun;
-    paint(this.following, pixels, this.model.shape);
+    paint(this.following, pixels, this.model.drawing);
     const distance = distanceOf(this.capsule);
     const zone = zoneOf(this.model, distance, this.classIndex);
     this.canvas.setAttribute("aria-label", `${this.model.classes[this.classIndex]}, ${distance.toFixed(3)} from the centre`);

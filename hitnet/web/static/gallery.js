@@ -30,7 +30,7 @@ export class Gallery {
 
   async paintAll() {
     for (const [index, { canvas }] of this.cards.entries()) {
-      paint(canvas, this.decoder.prototype(index), this.model.shape);
+      paint(canvas, this.decoder.prototype(index), this.model.drawing);
       if (index % 10 === 9) await idle();
     }
   }
@@ -54,14 +54,14 @@ export class Gallery {
       return;
     }
     const [slider, play] = [find(".epoch-slider", box), find(".play", box)];
-    const pictures = unpack(evolution.pixels, this.model.shape);
+    const pictures = unpack(evolution.pixels, this.model.drawing);
     slider.max = evolution.titles.length - 1;
     slider.value = slider.max;
     const show = () => {
       const at = Number(slider.value);
       const error = evolution.errors[at];
       const words = `${evolution.titles[at]}${error === null ? "" : `, test error ${error.toFixed(2)} %`}`;
-      this.cards.forEach(({ canvas }, index) => paint(canvas, pictures[at * this.cards.length + index], this.model.shape));
+      this.cards.forEach(({ canvas }, index) => paint(canvas, pictures[at * this.cards.length + index], this.model.drawing));
       slider.setAttribute("aria-valuetext", words);
       find(".epoch-words", box).textContent = words;
     };

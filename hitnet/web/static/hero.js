@@ -35,7 +35,7 @@ export function showIdea(workbench, classIndex) {
   find(".idea").hidden = !found || (found.real && place === undefined); // the real picture is on its way
   if (find(".idea").hidden) return;
   const canvas = make("canvas", { class: "picture", role: "img", "aria-label": `the prototype of ${name}` });
-  if (!found.real) paint(canvas, decoder.prototype(classIndex), model.shape);
+  if (!found.real) paint(canvas, decoder.prototype(classIndex), model.drawing);
   const shown = found.real
     ? { picture: realPicture(exemplars.pictures[place], `a real ${name}`), title: ["a real ", bdi(name), " from the training images"] }
     : { picture: canvas, title: ["the prototype of ", bdi(name), ", as the network draws it"] };

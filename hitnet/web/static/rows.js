@@ -14,7 +14,7 @@ export class Rows {
     this.bench = bench;
     this.effects = new Map();
     this.generation = 0; // counts changes of class or range; strips of an older one are abandoned
-    const [, height, width] = bench.model.shape;
+    const [, height, width] = bench.model.drawing;
     bench.root.style.setProperty("--ratio", height / width);
     bench.root.style.setProperty("--frames", FRAMES);
     this.rows = Array.from({ length: bench.model.dims }, (_, component) => this.makeRow(component));
@@ -104,7 +104,7 @@ export class Rows {
   paintLens(component) {
     const capsule = centre(this.bench.model);
     capsule[component] = this.bench.capsule[component];
-    paint(this.rows[component].lens, this.bench.decoder.draw(this.bench.classIndex, capsule), this.bench.model.shape);
+    paint(this.rows[component].lens, this.bench.decoder.draw(this.bench.classIndex, capsule), this.bench.model.drawing);
   }
 
   async paintLenses() {
@@ -123,7 +123,7 @@ export class Rows {
   /** Draw all strips, those on screen first, picture by picture while the browser is idle. */
   async drawStrips() {
     const generation = this.generation;
-    const [, height, width] = this.bench.model.shape;
+    const [, height, width] = this.bench.model.drawing;
     const { low, high } = this.bench.reach;
     for (;;) {
       const waiting = [...this.list.children]
@@ -139,7 +139,7 @@ export class Rows {
         if (generation !== this.generation) return;
         const capsule = centre(this.bench.model);
         capsule[component] = low + ((high - low) * frame) / (FRAMES - 1);
-        paintStrip(row.strip, [this.bench.decoder.draw(this.bench.classIndex, capsule)], this.bench.model.shape, frame);
+        paintStrip(row.strip, [this.bench.decoder.draw(this.bench.classIndex, capsule)], this.bench.model.drawing, frame);
       }
     }
   }

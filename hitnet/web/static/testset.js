@@ -85,7 +85,7 @@ export class TestImages {
     const key = JSON.stringify(page.images);
     if (key !== this.filled) {
       this.filled = key;
-      const pictures = unpack(page.pixels, this.model.shape);
+      const pictures = unpack(page.pixels, this.model.drawing);
       this.grid.replaceChildren(...page.images.map((image, place) => this.makeTile(image, pictures[place])));
     }
     const last = Math.min(this.offset + PAGE, page.matching);
@@ -102,7 +102,7 @@ export class TestImages {
 
   makeTile(image, pixels) {
     const canvas = make("canvas", { class: "picture", "aria-hidden": "true" });
-    paint(canvas, pixels, this.model.shape);
+    paint(canvas, pixels, this.model.drawing);
     const [truth, guess] = [this.model.classes[image.label], this.model.classes[image.predicted]];
     const wrong = image.label !== image.predicted;
     const words = wrong ? `${truth} → ${guess}` : truth;

@@ -48,13 +48,13 @@ export class WhatIf {
     this.way = [[answer.class_index, answer.capsule], [found.class_index, found.capsule]];
     const [now, then] = this.way.map((end) => decoder.draw(...end));
     const [own, other, change] = ["own", "other", "change"].map((name) => find(`.${name}`, this.root));
-    paint(own, now, model.shape);
+    paint(own, now, model.drawing);
     own.setAttribute("aria-label", `The reconstruction of the image, ${model.classes[answer.class_index]}`);
-    paint(other, then, model.shape);
+    paint(other, then, model.drawing);
     other.setAttribute("aria-label", `The nearest picture of ${this.name}`);
     find(".other-title", this.root).replaceChildren("Nearest ", bdi(this.name));
-    const shape = [1, model.shape[1], model.shape[2]];
-    const [from, to] = [now, then].map((pixels) => grey(pixels, model.shape));
+    const shape = [1, model.drawing[1], model.drawing[2]];
+    const [from, to] = [now, then].map((pixels) => grey(pixels, model.drawing));
     paintResidual(change, to, from, shape, Math.max(0.25, largestDifference(from, to)));
     find(".what-if-words", this.root).textContent = found.words;
     this.slider.value = 50;
@@ -64,7 +64,7 @@ export class WhatIf {
   move() {
     const share = Number(this.slider.value) / 100;
     const canvas = find(".morph", this.root);
-    paint(canvas, this.decoder.morph(...this.way, share), this.model.shape);
+    paint(canvas, this.decoder.morph(...this.way, share), this.model.drawing);
     const words = `${this.slider.value} % of the way to ${this.name}`;
     canvas.setAttribute("aria-label", `A drawing ${words}`);
     this.slider.setAttribute("aria-valuetext", words);
