@@ -39,6 +39,7 @@ def test_a_finished_run_folder_is_complete(run: Run, settings: Settings, tmp_pat
         "plots/confusion.png",
         "plots/curves.png",
         "plots/components.png",
+        "plots/inputs.png",
         "plots/prototypes.png",
         "result.json",
     }

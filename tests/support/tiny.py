@@ -81,3 +81,4 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Finish runs without drawing, which takes longer than training on so few images."""
     for module in ("result", "finish"):
         monkeypatch.setattr(f"hitnet.runs.{module}.plot", lambda *_: None)
+    monkeypatch.setattr("hitnet.runs.train.write_inputs", lambda *_: None)
