@@ -51,9 +51,9 @@ def write_pictures(data: Dataset, per_class: int, seed: int, held_out: bool, fil
     train = shuffled.subset(chosen)
     np.savez(
         file,
-        x_train=train.images.numpy(),
+        x_train=train.pixels().numpy(),
         y_train=train.labels.numpy(),
-        x_test=test.images.numpy(),
+        x_test=test.pixels().numpy(),
         y_test=test.labels.numpy(),
         class_names=np.array(data.class_names),
     )
