@@ -275,7 +275,7 @@ def test_the_fraction_of_a_batch_that_is_not_deformed_stays_as_it_is(ladder):
     teacher, images = ladder(), torch.full((10, 1, 4, 5), 0.5)
     variation = Variation(hybrid=HybridAugmentation(teacher), hybrid_fraction=0.3)
     generator, bytes_of = torch.Generator().manual_seed(0), (255 * images).byte()
-    choices = variation.choose(10, generator, images.device)
+    choices = variation.choose(torch.arange(10), 0, generator, images.device)
     varied = variation.apply(bytes_of, torch.zeros(10, dtype=torch.long), choices, generator)
     changed = (varied != to_float(bytes_of)).flatten(1).any(1)
     assert changed.tolist() == [True] * 3 + [False] * 7
@@ -308,7 +308,7 @@ def test_settings_that_contradict_each_other_are_refused(options, message):
     ("model", "options", "message"),
     [
         ("lenet5", {}, "has no decoder"),
-        ("lenet5-hom", {"image_shape": (1, 20, 20)}, "draws images of shape"),
+        ("lenet5-hom", {"image_shape": (1, 20, 20)}, "takes images of shape"),
         ("lenet5-hom", {"class_names": tuple("abcdefghij")}, "has other classes"),
     ],
 )

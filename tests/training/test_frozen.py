@@ -136,7 +136,8 @@ def test_the_head_learns_from_what_a_frozen_encoder_sees(settings: Settings, tmp
     ("options", "words"),
     [
         ({}, "needs trained weights: add --pretrained"),
-        ({"pretrained": "x", "augment": "hybrid", "teacher": Path("x")}, "choose one"),
+        ({"pretrained": "x", "augment": "hybrid", "teacher": Path("x")}, "at most be mirrored"),
+        ({"pretrained": "x", "rotate": 5.0}, "at most be mirrored"),
     ],
 )
 def test_a_freeze_that_means_nothing_is_refused(settings: Settings, options, words):

@@ -36,7 +36,7 @@ async function start() {
   if (model.audit) {
     views.audit = new Audit(find("#audit"), model.classes);
     find('nav a[href="#audit"]').hidden = false;
-  }
+  } else find("#audit").remove();
   let current = null;
   const entitle = () => setTitle(model, views[current].title());
   const show = (name) => {

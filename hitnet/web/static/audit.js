@@ -17,7 +17,7 @@ export class Audit {
     this.root = root;
     this.classes = classes;
     this.changed = () => {};
-    [this.show, this.place, this.suspect, this.version, this.busy] = ["wrong label", 0, null, null, false];
+    [this.show, this.place, this.suspect, this.version, this.pending] = ["wrong label", 0, null, null, 0];
     this.showing = find(".audit-show", root);
     this.other = find(".other-class", root);
     this.showing.addEventListener("change", () => this.go(this.showing.value, 0));
@@ -28,8 +28,8 @@ export class Audit {
       ".suggest": () => this.decideSuggested(),
       ".leave-out": () => this.decide("leave out"),
       ".undo": () => this.undo(),
-      ".back": () => this.go(this.show, this.place - 1),
-      ".next": () => this.go(this.show, this.place + 1),
+      ".back": () => this.step(-1),
+      ".next": () => this.step(1),
     };
     for (const [selector, work] of Object.entries(buttons)) find(selector, root).addEventListener("click", work);
     document.addEventListener("keydown", (event) => this.press(event));
@@ -65,8 +65,8 @@ export class Audit {
       r: () => this.choose(),
       x: () => this.decide("leave out"),
       u: () => this.undo(),
-      ArrowLeft: () => this.go(this.show, this.place - 1),
-      ArrowRight: () => this.go(this.show, this.place + 1),
+      ArrowLeft: () => this.step(-1),
+      ArrowRight: () => this.step(1),
     }[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (!work) return;
     event.preventDefault();
@@ -78,18 +78,20 @@ export class Audit {
     this.other.showPicker?.();
   }
 
+  step(by) {
+    if (!this.pending) this.go(this.show, this.place + by);
+  }
+
   /** Show the suspect at a place; only the newest request counts. */
   async go(show, place, index = null) {
     this.show = show;
     this.showing.value = show;
     const asked = (this.asked = (this.asked ?? 0) + 1);
     const query = new URLSearchParams({ show, place: Math.max(0, place), ...(index === null ? {} : { index }) });
-    try {
+    await this.while(async () => {
       const suspect = await ask(`/api/audit/one?${query}`);
       if (asked === this.asked) this.fillSuspect(suspect);
-    } catch (error) {
-      tell(error.message);
-    }
+    });
   }
 
   fillSuspect(suspect) {
@@ -153,17 +155,22 @@ export class Audit {
     return this.send("/api/audit/undo", { version: this.version }, ({ index }) => this.go(this.show, this.place, index));
   }
 
-  /** One request at a time: a key pressed twice by haste decides once. */
+  /** One request at a time: a key pressed twice by haste decides once, and nothing is decided about a picture to come. */
   async send(path, content, then) {
-    if (this.busy) return;
-    this.busy = true;
+    if (this.pending) return;
+    await this.while(async () => then(await sendJson(path, content, "PUT")), () => this.go(this.show, this.place));
+  }
+
+  /** Do something that takes a while; until then, keys and buttons have no effect. */
+  async while(work, otherwise = () => {}) {
+    this.pending += 1;
     try {
-      await then(await sendJson(path, content, "PUT"));
+      await work();
     } catch (error) {
       tell(error.message);
-      await this.go(this.show, this.place);
+      await otherwise();
     } finally {
-      this.busy = false;
+      this.pending -= 1;
     }
   }
 
