@@ -52,6 +52,7 @@ KIND_WORDS = {
 SUSPECTS = 10  # pictures that are listed after an audit
 FEW_STEPS = 200  # with fewer steps than this, a network hardly learns anything
 
+LONG = 60  # seconds of training that are worth a word beforehand
 SILENCE = 10  # seconds; longer ones are filled where there is no bar
 
 console = Console(highlight=False, soft_wrap=True)
@@ -147,10 +148,10 @@ class TrainingView(Watcher):
         if self.task is None:
             return
         self.images += images
-        if (seconds := self.first_steps.taken()) is not None:
-            epoch = seconds * self.steps_per_epoch
-            whole = f", {_duration(epoch * self.epochs)} for all {self.epochs}" if self.epochs > 1 else ""
-            say(f"time: about {_duration(epoch)} per epoch{whole}")
+        epoch = (self.first_steps.taken() or 0) * self.steps_per_epoch
+        if (whole := epoch * self.epochs) > LONG:
+            each = f"{_duration(epoch)} per epoch, " if self.epochs > 1 else ""
+            say(f"time: about {each}{_duration(whole)} in all")
         elapsed = self.progress.tasks[self.task].elapsed
         self.progress.update(self.task, advance=1, rate=f"{self.images / elapsed:,.0f} images/s" if elapsed else "")
 

@@ -1,5 +1,6 @@
 """Training, from settings to a finished run folder."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -73,7 +74,8 @@ def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
     run = Run.open(path)
     if run.is_finished:
         run.remove_state()  # the process may have been killed just before this
-        raise ValueError(f"{run.path} is finished, so there is nothing to resume; see its result.json")
+        again = f"hitnet train --pretrained {shlex.quote(str(run.path))} …"
+        raise ValueError(f"{run.path} is finished, so there is nothing to resume; start another run from it: {again}")
     with prepare(run.read_settings(), watcher, begun=run.state_file.is_file()) as (job, fingerprints):
         run.check_same(fingerprints)
         job.state.restore(run.state_file)
