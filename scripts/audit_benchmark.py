@@ -35,7 +35,7 @@ from hitnet.audits.audit import audit_data
 from hitnet.audits.trials import FoldTrial
 from hitnet.core import encoders, heads, model
 from hitnet.core.checkpoint import read_tensors
-from hitnet.data import Dataset, load_dataset, stratified_subset
+from hitnet.data import Dataset, ImageSet, load_dataset, stratified_subset
 from hitnet.data.corrections import Correction, write_corrections
 from hitnet.data.folds import fold_of, pool
 from hitnet.data.mapped import MappedImages
@@ -176,19 +176,24 @@ def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed
             yield {"way": "softmax", "score": name, **measures(quality, wrong), "minutes": seconds / 60}
 
 
+def some_of(name: str, images: int, seed: int) -> tuple[Dataset, ImageSet]:
+    """A data set, and so many of its training images, chosen by seed."""
+    official = load_dataset(name)
+    count = min(images, len(official.train))
+    chosen = stratified_subset(official.train.labels, count, torch.Generator().manual_seed(seed))
+    return official, official.train.subset(chosen)
+
+
 def flips(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for seed in range(args.seeds):
         for name in args.data:
-            official = load_dataset(name)
-            count = min(args.images, len(official.train))
-            chosen = stratified_subset(official.train.labels, count, torch.Generator().manual_seed(seed))
-            clean = official.train.subset(chosen)
+            official, clean = some_of(name, args.images, seed)
             noises = {"5": (0.05, None), "20": (0.2, None), "similar-10": (0.1, SIMILAR[name])}
             for noise, (share, similar) in noises.items():
                 if noise not in args.noises:
                     continue
                 noisy = flipped(clean.labels, share, similar, official.num_classes, seed)
-                case = f"{name}-{count}-{noise}"
+                case = f"{name}-{len(clean)}-{noise}"
                 arrays = {"x_train": array(clean.images), "y_train": noisy.numpy()}
                 path = write_npz(args.work / f"{case}-s{seed}" / f"{name}.npz", **arrays)
                 for row in compare(args, case, path, clean.labels, seed):
@@ -236,14 +241,11 @@ def pays(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Test error on clean test images after training on noisy labels, on what the audit leaves, and on clean ones."""
     for seed in range(args.seeds):
         for name in args.data:
-            official = load_dataset(name)
-            count = min(args.images, len(official.train))
-            chosen = stratified_subset(official.train.labels, count, torch.Generator().manual_seed(seed))
-            clean = official.train.subset(chosen)
+            official, clean = some_of(name, args.images, seed)
             for noise, share in (("5", 0.05), ("20", 0.2)):
                 if noise not in args.noises:
                     continue
-                case = f"{name}-{count}-{noise}"
+                case = f"{name}-{len(clean)}-{noise}"
                 noisy = flipped(clean.labels, share, None, official.num_classes, seed)
                 work = args.work / f"{case}-s{seed}"
                 alone = write_npz(work / f"{name}.npz", x_train=array(clean.images), y_train=noisy.numpy())
