@@ -1,12 +1,18 @@
 """How the README's command does on small picture folders, beside simple classifiers on the same pixels and split.
 
     python scripts/small_sets.py FOLDER … [--seeds 3] [--runs runs] [--out results/small-sets]
+    python scripts/small_sets.py FOLDER … --steps 200 400 800 1600 --out results/small-sets-steps
 
 Trains `hitnet train --data FOLDER --image-size 32` for each seed, or takes the finished run that is there. One row per
 folder; errors in %, mean ± standard deviation over the seeds. Writes OUT.json and OUT.md after every run.
+
+With --steps, shows how the usual number of steps was chosen: a fifth of the training pictures is held out, and the
+error on it is measured after training for each number of steps, without the finishing phase. The test pictures have no
+part in it.
 """
 
 import argparse
+import math
 import warnings
 from pathlib import Path
 from statistics import fmean, stdev
@@ -23,8 +29,9 @@ from hitnet.data import load_dataset
 from hitnet.files import write_json, write_text
 from hitnet.runs.environment import describe_environment
 from hitnet.runs.run import Run
+from hitnet.settings import usual_budget
 
-SIDE = 32
+SIDE, HELD_OUT = 32, 0.2
 SIMPLE = {
     "logistic regression": lambda: LogisticRegression(max_iter=300),
     "random forest": lambda: RandomForestClassifier(100, random_state=0),
@@ -45,9 +52,7 @@ def simple_errors(folder: Path) -> dict[str, float]:
 def trained(folder: Path, seed: int, runs: Path) -> dict[str, Any]:
     """What the network reached: the finished run's, or that of a new one."""
     config = hitnet.TrainConfig(data=str(folder), image_size=SIDE, seed=seed, out=runs)
-    run = Run.named(config.resolve(), folder.name)
-    if not run.is_finished:
-        run = hitnet.resume(run.path) if run.state_file.is_file() else hitnet.train(config, overwrite=True)
+    run = _run(config, folder)
     result, settings = run.read_result(), run.read_settings()
     return {
         "seed": seed,
@@ -59,6 +64,42 @@ def trained(folder: Path, seed: int, runs: Path) -> dict[str, Any]:
         "r2": result["quality"]["r2"],
         "processor_seconds": sum(part.get("processor_seconds", 0) for part in (result, result.get("finishing", {}))),
     }
+
+
+def held_out(folder: Path, steps: int, seed: int, runs: Path) -> float:
+    """The error on held-out training pictures after about so many steps, in %."""
+    data = load_dataset(str(folder), image_size=SIDE)
+    count = round((1 - HELD_OUT) * len(data.train))
+    batch = usual_budget(count)["batch_size"]
+    config = hitnet.TrainConfig(
+        data=str(folder),
+        image_size=SIDE,
+        batch_size=batch,
+        epochs=math.ceil(steps / math.ceil(count / batch)),
+        validation=HELD_OUT,
+        finishing=0.0,
+        seed=seed,
+        out=runs / f"{steps}-steps",
+    )
+    return _run(config, folder).read_metrics()[-1]["validation_error"]
+
+
+def _run(config: hitnet.TrainConfig, folder: Path) -> Run:
+    """The finished run of these settings, or a new one."""
+    run = Run.named(config.resolve(), folder.name)
+    if run.is_finished:
+        return run
+    return hitnet.resume(run.path) if run.state_file.is_file() else hitnet.train(config, overwrite=True)
+
+
+def steps_table(rows: list[dict[str, Any]]) -> str:
+    counts = list(rows[0]["errors"])
+    lines = [["folder", "training pictures", *(f"{count} steps" for count in counts)]]
+    lines.append(["---", *["---:"] * (1 + len(counts))])
+    for row in rows:
+        errors = (f"{fmean(errors):.1f}" for errors in row["errors"].values())
+        lines.append([row["folder"], str(row["train"]), *errors])
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -92,19 +133,23 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--out", type=Path, default=Path("results/small-sets"))
+    parser.add_argument("--steps", nargs="+", type=int, metavar="COUNT")
     args = parser.parse_args()
     machine = describe_environment(torch.device("cpu"), torch.float32, 1, {"data": "picture folders"})
-    rows = []
+    rows: list[dict[str, Any]] = []
     for folder in args.folders:
         data = load_dataset(str(folder), image_size=SIDE)
         row = {"folder": folder.name, "train": len(data.train), "test": len(data.test), "classes": data.num_classes}
-        rows.append({**row, "simple": simple_errors(folder), "runs": []})
+        rows.append(row | ({"errors": {}} if args.steps else {"simple": simple_errors(folder), "runs": []}))
         for seed in range(args.seeds):
-            rows[-1]["runs"].append(trained(folder, seed, args.runs))
+            if args.steps:
+                for steps in args.steps:
+                    rows[-1]["errors"].setdefault(str(steps), []).append(held_out(folder, steps, seed, args.runs))
+            else:
+                rows[-1]["runs"].append(trained(folder, seed, args.runs))
             write_json(args.out.with_suffix(".json"), {"machine": machine, "sets": rows})
-            write_text(args.out.with_suffix(".md"), table(rows))
-            console.print(f"{folder.name}, seed {seed}: {rows[-1]['runs'][-1]['error']:.1f} %")
-    console.print(table(rows), markup=False)
+            write_text(args.out.with_suffix(".md"), steps_table(rows) if args.steps else table(rows))
+    console.print((steps_table if args.steps else table)(rows), markup=False)
 
 
 if __name__ == "__main__":
