@@ -44,10 +44,10 @@ QUALITY = {
 }
 WARM_UP, TIMED = 3, 10  # steps: the first ones take longer than the others
 KIND_WORDS = {
-    "wrong label": "missed by the given class, hit by one other",
-    "ambiguous": "hit by several classes",
-    "odd": "hit by no class",
-    "fine": "hit by the given class alone",
+    "wrong label": "far from the given class, hits one other alone",
+    "ambiguous": "hits several classes, or narrowly misses the given one",
+    "odd": "hits no class",
+    "fine": "hits the given class alone",
 }
 SUSPECTS = 10  # pictures that are listed after an audit
 FEW_STEPS = 200  # with fewer steps than this, a network hardly learns anything

@@ -28,17 +28,41 @@ def test_arrays_give_an_array_and_a_wrong_label_has_the_lowest_quality():
 
 
 @pytest.mark.parametrize(
-    ("hits", "kind"),
+    ("hits", "quality", "kind"),
     [
-        ([True, False, False], "fine"),
-        ([False, True, False], "wrong label"),
-        ([True, True, False], "ambiguous"),
-        ([False, True, True], "ambiguous"),
-        ([False, False, False], "odd"),
+        ([True, False, False], 0.9, "fine"),
+        ([False, True, False], 0.1, "wrong label"),
+        ([False, True, False], 0.2, "ambiguous"),  # 1/6 is half of what chance gives each of three classes
+        ([True, True, False], 0.1, "ambiguous"),
+        ([False, True, True], 0.1, "ambiguous"),
+        ([False, False, False], 0.1, "odd"),
     ],
 )
-def test_what_is_hit_decides_the_kind(hits: list[bool], kind: str):
-    assert kinds_of(torch.tensor([hits]), torch.tensor([0])) == [kind]
+def test_what_is_hit_decides_the_kind(hits: list[bool], quality: float, kind: str):
+    assert kinds_of(torch.tensor([hits]), torch.tensor([0]), torch.tensor([quality])) == [kind]
+
+
+def test_with_many_classes_a_quality_below_a_hundredth_is_low():
+    hits = torch.zeros(2, 345, dtype=torch.bool)
+    hits[:, 7] = True
+    assert kinds_of(hits, torch.tensor([0, 0]), torch.tensor([0.009, 0.011])) == ["wrong label", "ambiguous"]
+
+
+def test_right_labels_of_hard_images_are_seldom_called_wrong():
+    """Two classes overlap, and 5 % of the labels are wrong: of what is called wrong, most must be."""
+    generator = torch.Generator().manual_seed(0)
+    truth = torch.arange(4000) % 4
+    noise = 0.12 * torch.randn(4000, 4, generator=generator)
+    # Classes 0 and 1 resemble each other, so that about one image in ten lies nearer to the wrong one.
+    away = torch.tensor([[0.1, 0.4, 1.0, 1.0], [0.4, 0.1, 1.0, 1.0], [1.0, 1.0, 0.1, 1.0], [1.0, 1.0, 1.0, 0.1]])
+    distances = (away[truth] + noise).abs()
+    given = truth.clone()
+    given[::20] = (given[::20] + 1 + torch.arange(200) % 3) % 4
+    judged = judge(distances, given, torch.zeros(4000, dtype=torch.long))
+    called = torch.tensor([kind == "wrong label" for kind in judged.kinds])
+    wrong = given != truth
+    assert float(wrong[called].float().mean()) > 0.9
+    assert float(called[wrong].float().mean()) > 0.5
 
 
 def test_wrong_labels_do_not_widen_the_radii():

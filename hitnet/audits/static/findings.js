@@ -2,10 +2,10 @@
 
 const PAGE = 60;
 const KINDS = {
-  "wrong label": "missed by the given class, hit by one other",
-  ambiguous: "hit by several classes",
-  odd: "hit by no class",
-  fine: "hit by the given class alone",
+  "wrong label": "far from the given class, hits one other alone",
+  ambiguous: "hits several classes, or narrowly misses the given one",
+  odd: "hits no class",
+  fine: "hits the given class alone",
 };
 const found = JSON.parse(find("#findings").textContent);
 let most = PAGE;

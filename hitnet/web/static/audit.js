@@ -6,10 +6,10 @@ import { bdi, find, make, tell } from "./dom.js";
 
 const SHOWS = [["wrong label", "wrong labels"], ["ambiguous", "ambiguous"], ["odd", "odd"], ["fine", "fine"], ["all", "all pictures"], ["decided", "decided"]];
 const KIND_WORDS = {
-  "wrong label": "wrong label: missed by the given class, hit by one other",
-  ambiguous: "ambiguous: hit by several classes",
-  odd: "odd: hit by no class",
-  fine: "fine: hit by the given class alone",
+  "wrong label": "wrong label: far from the given class, hits one other alone",
+  ambiguous: "ambiguous: hits several classes, or narrowly misses the given one",
+  odd: "odd: hits no class",
+  fine: "fine: hits the given class alone",
 };
 
 export class Audit {
