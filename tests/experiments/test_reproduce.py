@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from hitnet import console
+from hitnet.console.experiments import progress_table
 from hitnet.experiments.cost import gpu_hours
 from hitnet.experiments.protocol import SCALES, Protocol, Trial
 from hitnet.experiments.reproduce import Listener, reproduce
@@ -160,7 +161,7 @@ def many(tiny: Callable[..., Trial]) -> list[Progress]:
 
 def test_one_table_shows_what_runs_what_is_done_and_what_waits(tiny: Callable[..., Trial]):
     page = Console(width=100, record=True, file=io.StringIO())
-    page.print(console._progress_table(many(tiny), 5400, most=6))
+    page.print(progress_table(many(tiny), 5400, most=6))
     text = page.export_text()
     assert "2 done, 1 running, 6 waiting, 1 failed; 1:30:00 left" in text
     rows = [line.split("│")[1:-1] for line in text.splitlines() if line.startswith("│")]
@@ -173,7 +174,7 @@ def test_one_table_shows_what_runs_what_is_done_and_what_waits(tiny: Callable[..
 
 def test_on_a_narrow_terminal_a_run_is_still_one_line(tiny: Callable[..., Trial]):
     page = Console(width=50, record=True, file=io.StringIO())
-    page.print(console._progress_table(many(tiny), 5400, most=6))
+    page.print(progress_table(many(tiny), 5400, most=6))
     rows = [line.split("│")[1:-1] for line in page.export_text().splitlines() if line.startswith("│")]
     assert [cell.strip() for cell in rows[0]] == ["lenet5 on m…", "1/3", "7.12", "running"]
     assert len(rows) == 6

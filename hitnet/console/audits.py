@@ -1,0 +1,66 @@
+"""The progress of an audit, and what it found."""
+
+import shlex
+
+from hitnet.audits.audit import Listener
+from hitnet.console.experiments import ExperimentsView
+from hitnet.console.printing import add_row, duration, new_table, say, show
+from hitnet.console.training import TrainingView
+from hitnet.data import Dataset
+from hitnet.experiments.runner import Progress
+from hitnet.runs.audit_folder import AuditFolder
+
+KIND_WORDS = {
+    "wrong label": "far from the given class, hits one other alone",
+    "ambiguous": "hits several classes, or narrowly misses the given one",
+    "odd": "hits no class",
+    "fine": "hits the given class alone",
+}
+SUSPECTS = 10  # pictures that are listed after an audit
+
+
+class AuditView(Listener):
+    """The progress of the networks of an audit; that of a quick one is shown like any training."""
+
+    def __init__(self) -> None:
+        self.watcher = self.training = TrainingView()
+        self.experiments = ExperimentsView()
+
+    def __enter__(self) -> "AuditView":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.training.__exit__(*error)
+        self.experiments.__exit__(*error)
+
+    def opened(self, data: Dataset, images: int) -> None:
+        say(f"auditing {data.name}: {images:,} images in {data.num_classes} classes")
+        for note in data.notes:
+            say(f"note: {note}")
+
+    def changed(self, all_progress: list[Progress], seconds_left: float | None) -> None:
+        self.experiments.changed(all_progress, seconds_left)
+
+    def looking(self) -> None:
+        self.__exit__()
+        say("looking for duplicates and writing the findings")
+
+
+def show_audit(folder: AuditFolder) -> None:
+    """How many pictures of each kind there are, and what to do next."""
+    summary = folder.read_summary()
+    kinds, copies = summary["kinds"], summary["duplicates"]
+    title = f"{summary['images']:,} images of {summary['data']}, {summary['way']}, {duration(summary['seconds'])}"
+    table = new_table(["kind", "images", ""], "lrl", title)
+    for kind, meaning in KIND_WORDS.items():
+        add_row(table, kind, f"{kinds[kind]:,}", meaning)
+    sorts = f"{copies['in_different_classes']} across classes, {copies['across_splits']} across splits"
+    add_row(table, "duplicates", f"{copies['images']:,}", f"in {copies['sets']} sets, {copies['exact']} exact; {sorts}")
+    show(table)
+    worst = folder.read_issues()[:SUSPECTS]
+    table = new_table(["most suspicious", "given", "suggested", "quality", "kind"], "lllrl")
+    for issue in worst:
+        add_row(table, issue.path, issue.given_label, issue.predicted_label, f"{issue.label_score:.4f}", issue.kind)
+    show(table)
+    say(f"look:   {folder.page_file}")
+    say(f"decide: hitnet explore {shlex.quote(str(folder.path))}")
