@@ -26,10 +26,10 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import hitnet
 from hitnet.data import load_dataset
+from hitnet.defaults import usual_budget
 from hitnet.files import write_json, write_text
 from hitnet.runs.environment import describe_environment
 from hitnet.runs.run import Run
-from hitnet.settings import usual_budget
 
 SIDE, HELD_OUT = 32, 0.2
 SIMPLE = {

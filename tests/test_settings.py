@@ -6,8 +6,9 @@ from typing import Literal
 
 import pytest
 
+from hitnet.defaults import RECIPES
 from hitnet.files import read_json, write_json
-from hitnet.settings import RECIPES, TrainConfig, _revive, read_model_config, read_run_settings
+from hitnet.settings import TrainConfig, _revive, read_model_config, read_run_settings
 
 
 @dataclass(frozen=True)

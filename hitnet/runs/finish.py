@@ -8,13 +8,14 @@ from typing import Any
 
 from hitnet.core.model import Model
 from hitnet.data import ImageSet
+from hitnet.defaults import OWN
 from hitnet.files import next_version, write_json
 from hitnet.interpret.quality import measure
 from hitnet.runs.exemplars import keeps_exemplars, write_exemplars
 from hitnet.runs.reopen import reopen
 from hitnet.runs.result import plot
 from hitnet.runs.run import Run
-from hitnet.settings import OWN, RunSettings
+from hitnet.settings import RunSettings
 from hitnet.training.evaluation import evaluate
 from hitnet.training.finishing import Finishing, count_steps
 from hitnet.training.loop import TrainingStopped

@@ -15,6 +15,7 @@ from hitnet.core.model import Model
 from hitnet.core.pretrained import TIMM, load_pretrained
 from hitnet.data import Batches, Dataset, HybridAugmentation, Loading, Variation, at_most, list_datasets
 from hitnet.data.variation import fingerprint, load_teacher
+from hitnet.defaults import UNEVEN
 from hitnet.files import remove_leftovers
 from hitnet.runs.calibrate import find_radii
 from hitnet.runs.environment import describe_environment
@@ -23,7 +24,7 @@ from hitnet.runs.inputs import write_inputs
 from hitnet.runs.reopen import load_data, split
 from hitnet.runs.result import load_trained, write_result
 from hitnet.runs.run import Run
-from hitnet.settings import UNEVEN, RunSettings, TrainConfig
+from hitnet.settings import RunSettings, TrainConfig
 from hitnet.training.devices import choose_device, choose_precision, join_team
 from hitnet.training.finishing import count_steps
 from hitnet.training.frozen import FrozenModel, look
