@@ -413,7 +413,8 @@ def reproduce(
 
     Args:
         target: A table of the paper, or all of it.
-        scale: paper is the paper's exact protocol, laptop a small version of it, smoke only tests that everything runs.
+        scale: paper is the paper's exact protocol, workstation all images in fewer epochs (days on two cores), laptop a
+            small version (hours), smoke only tests that everything runs.
         runs: Seeds per network; the scale's own number if not given. With more, only the missing ones are trained.
         workers: Number of runs at a time on this machine; they share its cores.
         ray: Address of a Ray cluster (auto: the one this machine belongs to) that trains the runs instead.

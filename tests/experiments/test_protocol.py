@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hitnet.experiments.protocol import ABLATIONS, CONSTANT, FALLING, SCALES, TARGETS, Protocol
+from hitnet.experiments.protocol import ABLATIONS, CONSTANT, FALLING, HYBRID, PLAIN, SCALES, TARGETS, Protocol
 from hitnet.settings import TrainConfig
 
 
@@ -50,6 +50,24 @@ def test_the_laptop_scale_has_the_seeds_that_were_promised():
     assert set(seeds["hybrid"].values()) == {3}
     assert {count for (row, _), count in seeds["ablations"].items() if "BatchNorm" in row} == {3}
     assert min(seeds["ablations"].values()) == 2
+
+
+def test_on_a_workstation_every_rate_falls_and_the_papers_networks_see_all_images():
+    workstation = protocol("workstation")
+    assert all(trial.settings.schedule == "one-cycle" for trial in workstation.trials("all"))
+    assert {column for _, column in workstation.grid("table1")} == {FALLING}
+    assert set(workstation.grid("hybrid")) == {
+        (row, f"{data}, {FALLING}") for row in (PLAIN, HYBRID) for data in ("MNIST", "Fashion-MNIST")
+    }
+    epochs = {
+        place: (cell.trials[0].settings.epochs, cell.trials[0].settings.train_images)
+        for place, cell in workstation.grid("table2").items()
+    }
+    assert epochs["HitNet", "CIFAR-10"] == (15, None)
+    assert epochs["CapsNet", "CIFAR-10"] == (7, None)
+    assert ("CapsNet", "SVHN") not in epochs
+    narrow = workstation.grid("table3")["ResNet-18, HoM", "CIFAR-10"].trials
+    assert [trial.settings.train_images for trial in narrow] == [20_000] * 3
 
 
 @pytest.mark.parametrize("scale", SCALES)
