@@ -59,6 +59,9 @@ def show_result(run: Run) -> None:
             f"note: a {simple['name']} does better on these pictures; the network needs more of them, more --epochs, "
             "or --model resnet18-hom"
         )
+    if "verdicts" in result and 2 * result["verdicts"]["sure"] < result["verdicts"]["images"]:
+        data = shlex.quote(str(run.read_settings().data))
+        say(f"note: few answers are sure: classes look alike, or labels are wrong (hitnet audit {data} finds those)")
     folder = shlex.quote(str(run.path))
     say(f"next: hitnet predict {folder} PICTURE.png")
     if result["decoder"]:

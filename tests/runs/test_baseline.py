@@ -7,6 +7,7 @@ from sklearn.ensemble import RandomForestClassifier
 import hitnet
 from hitnet import console
 from hitnet.data import load_dataset
+from hitnet.files import write_json
 from hitnet.runs import baseline as simple
 
 
@@ -33,3 +34,12 @@ def test_it_is_said_when_the_forest_does_better(settings, monkeypatch, capsys):
     monkeypatch.setattr("hitnet.runs.result.baseline", lambda *_: {"name": "random forest on pixels", "error": -1.0})
     console.show_result(hitnet.train(settings(epochs=1)))
     assert "a random forest on pixels does better on these pictures" in " ".join(capsys.readouterr().out.split())
+
+
+def test_it_is_said_when_few_answers_are_sure(settings, capsys):
+    run = hitnet.train(settings(epochs=1, validation=0.2))
+    result = run.read_result()
+    for sure, said in ((14, True), (15, False)):
+        write_json(run.result_file, {**result, "verdicts": {**result["verdicts"], "images": 30, "sure": sure}})
+        console.show_result(run)
+        assert ("few answers are sure" in capsys.readouterr().out) == said
