@@ -1,6 +1,6 @@
 // The top of the page: the run in one sentence, the idea in three pictures, and a few numbers.
 
-import { bdi, find, make } from "./dom.js";
+import { bdi, find, make, signed } from "./dom.js";
 import { way } from "./idea.js";
 import { paint } from "./picture.js";
 import { realPicture } from "./real.js";
@@ -52,7 +52,7 @@ function drawings({ quality, classes }) {
     ["prototypes it recognises", quality.prototypes_recognised, of],
     ["of them in its hit zone, alone", quality.prototypes_hit, of],
     ["samples it recognises", quality.samples_recognised, percent],
-    [term("r2", "variation explained (R²)"), quality.r2, (value) => value.toFixed(2).replace("-", "−")],
+    [term("r2", "variation explained (R²)"), quality.r2, (value) => signed(value, 2).replace("+", "")],
     ["edges against real pictures", quality.edge_energy, percent],
   ];
   return facts.filter(([, value]) => typeof value === "number").map(([name, value, words]) => [name, words(value)]);
