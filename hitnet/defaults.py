@@ -55,7 +55,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 
 # Few images need small batches and many epochs, or training would end after a few steps.
-FEW_STEPS = 800
+USUAL_STEPS = 800  # at least
 BATCHES_PER_EPOCH = 25
 SMALLEST_BATCH = 16
 # Where the largest class has more than so many times the images of the smallest, all are shown equally often.
@@ -69,7 +69,7 @@ def usual_budget(images: int, batch: int | None = None) -> dict[str, int]:
         while batch > SMALLEST_BATCH and images < BATCHES_PER_EPOCH * batch:
             batch //= 2
     steps = math.ceil(images / batch)
-    return {"batch_size": batch, "epochs": max(PAPER["epochs"], math.ceil(FEW_STEPS / steps))}
+    return {"batch_size": batch, "epochs": max(PAPER["epochs"], math.ceil(USUAL_STEPS / steps))}
 
 
 def usual_validation(images: int) -> float:

@@ -6,9 +6,8 @@
 Trains `hitnet train --data FOLDER --image-size 32` for each seed, or takes the finished run that is there. One row per
 folder; errors in %, mean ± standard deviation over the seeds. Writes OUT.json and OUT.md after every run.
 
-With --steps, shows how the usual number of steps was chosen: a fifth of the training pictures is held out, and the
-error on it is measured after training for each number of steps, without the finishing phase. The test pictures have no
-part in it.
+With --steps, compares numbers of steps: a fifth of the training pictures is held out, and the error on it is measured
+after training for each number of steps, without the finishing phase. The test pictures have no part in it.
 """
 
 import argparse
@@ -85,7 +84,7 @@ def held_out(folder: Path, steps: int, seed: int, runs: Path) -> float:
 
 
 def _run(config: hitnet.TrainConfig, folder: Path) -> Run:
-    """The finished run of these settings, or a new one."""
+    """The finished run of that name, or a new one."""
     run = Run.named(config.resolve(), folder.name)
     if run.is_finished:
         return run
@@ -96,9 +95,7 @@ def steps_table(rows: list[dict[str, Any]]) -> str:
     counts = list(rows[0]["errors"])
     lines = [["folder", "training pictures", *(f"{count} steps" for count in counts)]]
     lines.append(["---", *["---:"] * (1 + len(counts))])
-    for row in rows:
-        errors = (f"{fmean(errors):.1f}" for errors in row["errors"].values())
-        lines.append([row["folder"], str(row["train"]), *errors])
+    lines += [[row["folder"], str(row["train"]), *map(_mean, row["errors"].values())] for row in rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
@@ -115,8 +112,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines = [titles, ["---", *["---:"] * (len(titles) - 1)]]
     for row in rows:
         errors = [run["error"] for run in row["runs"]]
-        spread = f" ± {stdev(errors):.1f}" if len(errors) > 1 else ""
-        own = f"{fmean(errors):.1f}{spread}"
+        own = _mean(errors)
         best = fmean(errors) <= min(row["simple"].values())
         hit = 100 * fmean(run["prototypes_hit"] for run in row["runs"])
         minutes = fmean(run["processor_seconds"] for run in row["runs"]) / 60
@@ -125,6 +121,10 @@ def table(rows: list[dict[str, Any]]) -> str:
         cells = [row["folder"], pictures, str(row["classes"]), f"**{own}**" if best else own, *simple]
         lines.append([*cells, f"{hit:.0f} %", f"{minutes:.1f}"])
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _mean(errors: list[float]) -> str:
+    return f"{fmean(errors):.1f}" + (f" ± {stdev(errors):.1f}" if len(errors) > 1 else "")
 
 
 def main() -> None:
@@ -142,13 +142,16 @@ def main() -> None:
         row = {"folder": folder.name, "train": len(data.train), "test": len(data.test), "classes": data.num_classes}
         rows.append(row | ({"errors": {}} if args.steps else {"simple": simple_errors(folder), "runs": []}))
         for seed in range(args.seeds):
-            if args.steps:
-                for steps in args.steps:
-                    rows[-1]["errors"].setdefault(str(steps), []).append(held_out(folder, steps, seed, args.runs))
-            else:
-                rows[-1]["runs"].append(trained(folder, seed, args.runs))
-            write_json(args.out.with_suffix(".json"), {"machine": machine, "sets": rows})
-            write_text(args.out.with_suffix(".md"), steps_table(rows) if args.steps else table(rows))
+            for steps in args.steps or [None]:
+                if steps is None:
+                    rows[-1]["runs"].append(found := trained(folder, seed, args.runs))
+                    error = found["error"]
+                else:
+                    error = held_out(folder, steps, seed, args.runs)
+                    rows[-1]["errors"].setdefault(str(steps), []).append(error)
+                console.print(f"{folder.name}, seed {seed}{'' if steps is None else f', {steps} steps'}: {error:.1f} %")
+                write_json(args.out.with_suffix(".json"), {"machine": machine, "sets": rows})
+                write_text(args.out.with_suffix(".md"), (steps_table if args.steps else table)(rows))
     console.print((steps_table if args.steps else table)(rows), markup=False)
 
 

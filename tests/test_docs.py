@@ -30,7 +30,7 @@ def test_the_examples_of_a_page_run_one_after_the_other(
 ):
     # On so few images the finishing phase has its least length; here it is just long enough for the critic to join in.
     monkeypatch.setattr(finishing, "FEWEST_STEPS", finishing.CRITIC_FROM + 5)
-    monkeypatch.setattr("hitnet.defaults.FEW_STEPS", 40)
+    monkeypatch.setattr("hitnet.defaults.USUAL_STEPS", 40)
     if page == "docs/index.md":  # begins with a whole minute of training
         small = {"width": 4, "capsule_dim": 4, "epochs": 1, "train_images": 500}
         hitnet.train(hitnet.TrainConfig(out=folder_of_pictures / "runs", **small))

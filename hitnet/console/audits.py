@@ -12,7 +12,7 @@ from hitnet.runs.audit_folder import AuditFolder
 
 KIND_WORDS = {
     "wrong label": "far from the given class, hits one other alone",
-    "ambiguous": "hits several classes, or narrowly misses the given one",
+    "ambiguous": "hits several classes, or one other while the given one is near",
     "odd": "hits no class",
     "fine": "hits the given class alone",
 }

@@ -11,7 +11,7 @@ from hitnet.training.loop import Job
 from hitnet.training.watchers import Row, Watcher
 
 WARM_UP, TIMED = 3, 10  # steps: the first ones take longer than the others
-FEW_STEPS = 200  # with fewer steps than this, a network hardly learns anything
+TOO_FEW_STEPS = 200  # with fewer steps than this, a network hardly learns anything
 LONG = 60  # seconds of training that are worth a word beforehand
 SILENCE = 10  # seconds; longer ones are filled where there is no bar
 
@@ -86,7 +86,7 @@ class TrainingView(Watcher):
             say(f"note: {note}")
         self.epochs = settings.epochs
         total = self.epochs * len(batches)
-        if total < FEW_STEPS:
+        if total < TOO_FEW_STEPS:
             say(f"note: only {total} training steps; try more --epochs or a smaller --batch-size")
         if job.memory is not None:
             each = " in each process" if job.team.size > 1 else ""

@@ -18,9 +18,10 @@ from hitnet.interpret.verdicts import COVERAGE, conformal_radii
 
 Kind = Literal["wrong label", "ambiguous", "odd", "fine"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-# A label is called wrong only if its quality is below half of what chance would give it, or below this: networks miss
-# the class of many hard images narrowly, and those labels are right.
-SURELY_LOW = 0.01
+# A label is called wrong only if its quality is below half of what chance would give it, or below this, or if its class
+# is missed by so many radii: networks miss the class of many hard images narrowly, and those labels are right. Where
+# many labels are wrong, qualities are never low, since the temperature is fitted to these labels; distances still tell.
+SURELY_LOW, FAR = 0.01, 2
 
 
 def label_quality(distances: Any, labels: Any, temperature: float | None = None) -> Any:
@@ -83,7 +84,7 @@ def judge(distances: Tensor, labels: Tensor, networks: Tensor, coverage: float =
     suggested = distances.argmin(dim=1)
     chosen = torch.stack([labels, suggested], dim=1)
     own, nearest = reach.gather(1, chosen).unbind(1)
-    return Judgement(suggested, quality, kinds_of(reach <= 1, labels, quality), own, nearest)
+    return Judgement(suggested, quality, kinds_of(reach, labels, quality), own, nearest)
 
 
 def radii_of_agreement(distances: Tensor, labels: Tensor, coverage: float) -> Tensor:
@@ -99,23 +100,23 @@ def radii_of_agreement(distances: Tensor, labels: Tensor, coverage: float) -> Te
     return distances.new_tensor(radii).clamp(min=torch.finfo(distances.dtype).eps)
 
 
-def kinds_of(hits: Tensor, labels: Tensor, quality: Tensor) -> list[Kind]:
-    """What is hit decides: (count, classes), (count,), (count,).
+def kinds_of(reach: Tensor, labels: Tensor, quality: Tensor) -> list[Kind]:
+    """What is hit decides: distances in units of the radii (count, classes), (count,), (count,).
 
-    The given class alone: fine. One other alone: a wrong label if its quality is low, else ambiguous, since the given
-    class was missed only narrowly. Several: ambiguous. None: odd.
+    The given class alone: fine. One other alone: a wrong label if its quality is low or its class is far, else
+    ambiguous. Several: ambiguous. None: odd.
     """
-    low = (quality < max(0.5 / hits.shape[1], SURELY_LOW)).tolist()
-    counts = hits.sum(dim=1).tolist()
-    given = hits.gather(1, labels.unsqueeze(1)).squeeze(1).tolist()
+    own = reach.gather(1, labels.unsqueeze(1)).squeeze(1)
+    wrong = ((quality < max(0.5 / reach.shape[1], SURELY_LOW)) | (own > FAR)).tolist()
+    counts, given = (reach <= 1).sum(dim=1).tolist(), (own <= 1).tolist()
     kinds: list[Kind] = []
-    for count, is_given, is_low in zip(counts, given, low, strict=True):
+    for count, is_given, is_wrong in zip(counts, given, wrong, strict=True):
         if count == 0:
             kinds.append("odd")
         elif count == 1 and is_given:
             kinds.append("fine")
         else:
-            kinds.append("wrong label" if count == 1 and is_low else "ambiguous")
+            kinds.append("wrong label" if count == 1 and is_wrong else "ambiguous")
     return kinds
 
 

@@ -72,7 +72,7 @@ class Kills(Listener):
         self.began = {file: file.stat().st_mtime_ns for file in files}
 
 
-def settings(model: str) -> dict[str, object]:
+def settings(model: str, data: str) -> dict[str, object]:
     return {"epochs": EPOCHS, "train_images": 200, "batch_size": 50, "width": 3}
 
 

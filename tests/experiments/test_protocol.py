@@ -64,6 +64,7 @@ def test_on_a_workstation_every_rate_falls_and_the_papers_networks_see_all_image
         for place, cell in workstation.grid("table2").items()
     }
     assert epochs["HitNet", "CIFAR-10"] == (15, None)
+    assert all(len(workstation.grid("table2")[name, "CIFAR-10"].trials) == 2 for name in ("HitNet", "CapsNet"))
     assert epochs["CapsNet", "CIFAR-10"] == (7, None)
     assert ("CapsNet", "SVHN") not in epochs
     narrow = workstation.grid("table3")["ResNet-18, HoM", "CIFAR-10"].trials

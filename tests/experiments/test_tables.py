@@ -48,6 +48,14 @@ def test_table_1_has_mean_deviation_and_runs_beside_the_papers_numbers(laptop: P
     assert found.rows[3][5:] == ["0.30", "0.32"]
 
 
+def test_runs_whose_rate_always_falls_stand_beside_the_papers_constant_one(tmp_path, pretend: Callable):
+    workstation = Protocol(SCALES["workstation"], tmp_path / "out")
+    pretend(workstation.grid("hybrid")[HYBRID, f"Fashion-MNIST, {FALLING}"].trials[0], 6.5)
+    found = table(workstation, "hybrid")
+    assert found.headings[1] == f"Fashion-MNIST, {FALLING}"
+    assert next(row for row in found.rows if row[0] == HYBRID)[1:3] == ["6.50 (1)", "7.50 (derived)"]
+
+
 def test_columns_keep_their_order_whichever_run_ends_first(laptop: Protocol, pretend: Callable):
     grid = laptop.grid("table1")
     for trial in (*grid["N1", CONSTANT].trials, *grid["N1", FALLING].trials):

@@ -28,24 +28,38 @@ def test_arrays_give_an_array_and_a_wrong_label_has_the_lowest_quality():
 
 
 @pytest.mark.parametrize(
-    ("hits", "quality", "kind"),
+    ("reach", "quality", "kind"),
     [
-        ([True, False, False], 0.9, "fine"),
-        ([False, True, False], 0.1, "wrong label"),
-        ([False, True, False], 0.2, "ambiguous"),  # 1/6 is half of what chance gives each of three classes
-        ([True, True, False], 0.1, "ambiguous"),
-        ([False, True, True], 0.1, "ambiguous"),
-        ([False, False, False], 0.1, "odd"),
+        ([0.9, 1.1, 1.1], 0.9, "fine"),
+        ([1.1, 0.9, 1.1], 0.1, "wrong label"),
+        ([1.1, 0.9, 1.1], 0.2, "ambiguous"),  # 1/6 is half of what chance gives each of three classes
+        ([2.1, 0.9, 1.1], 0.2, "wrong label"),
+        ([0.9, 0.9, 1.1], 0.1, "ambiguous"),
+        ([1.1, 0.9, 0.9], 0.1, "ambiguous"),
+        ([1.1, 1.1, 1.1], 0.1, "odd"),
     ],
 )
-def test_what_is_hit_decides_the_kind(hits: list[bool], quality: float, kind: str):
-    assert kinds_of(torch.tensor([hits]), torch.tensor([0]), torch.tensor([quality])) == [kind]
+def test_what_is_hit_decides_the_kind(reach: list[float], quality: float, kind: str):
+    assert kinds_of(torch.tensor([reach]), torch.tensor([0]), torch.tensor([quality])) == [kind]
 
 
 def test_with_many_classes_a_quality_below_a_hundredth_is_low():
-    hits = torch.zeros(2, 345, dtype=torch.bool)
-    hits[:, 7] = True
-    assert kinds_of(hits, torch.tensor([0, 0]), torch.tensor([0.009, 0.011])) == ["wrong label", "ambiguous"]
+    reach = torch.full((2, 345), 1.5)
+    reach[:, 7] = 0.5
+    assert kinds_of(reach, torch.tensor([0, 0]), torch.tensor([0.009, 0.011])) == ["wrong label", "ambiguous"]
+
+
+def test_wrong_labels_are_found_where_nearly_every_third_label_is_wrong():
+    """Two classes that are easily told apart: the labels do not make a quality low, but the distances do."""
+    generator = torch.Generator().manual_seed(0)
+    truth = torch.arange(1000) % 2
+    distances = 0.1 + 0.1 * torch.rand(1000, 2, generator=generator)
+    distances[torch.arange(1000), 1 - truth] += 0.8
+    given = torch.where(torch.rand(1000, generator=generator) < 0.3, 1 - truth, truth)
+    kinds = judge(distances, given, torch.zeros(1000, dtype=torch.long)).kinds
+    called = torch.tensor([kind == "wrong label" for kind in kinds])
+    assert float(called[given != truth].float().mean()) > 0.95
+    assert not called[given == truth].any()
 
 
 def test_right_labels_of_hard_images_are_seldom_called_wrong():

@@ -3,7 +3,7 @@
 const PAGE = 60;
 const KINDS = {
   "wrong label": "far from the given class, hits one other alone",
-  ambiguous: "hits several classes, or narrowly misses the given one",
+  ambiguous: "hits several classes, or one other while the given one is near",
   odd: "hits no class",
   fine: "hits the given class alone",
 };
@@ -90,7 +90,7 @@ function showPairs() {
   const total = found.kinds["wrong label"];
   find(".pairs-words").textContent = total
     ? "How many pictures the networks take for another class. Choose a number to see them."
-    : "No picture is missed by its given class and hit by one other.";
+    : "No label is called wrong.";
   if (!found.pairs.length) return;
   const largest = Math.max(...found.pairs.map(([, , number]) => number));
   const button = ([given, suggested, number]) =>
