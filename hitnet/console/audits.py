@@ -11,8 +11,8 @@ from hitnet.experiments.runner import Progress
 from hitnet.runs.audit_folder import AuditFolder
 
 KIND_WORDS = {
-    "wrong label": "far from the given class, hits one other alone",
-    "ambiguous": "hits several classes, or one other while the given one is near",
+    "wrong label": "the given class is unlikely or far; hits one other alone",
+    "ambiguous": "hits several classes, or one other while the given one is possible",
     "odd": "hits no class",
     "fine": "hits the given class alone",
 }

@@ -82,7 +82,7 @@ class Scale:
     """Whether the rate falls even where the paper's is constant."""
 
 
-# Epochs on all training images in which the paper's networks learn most of what they can, if the rate falls.
+# Epochs of HitNet, N1, N2 and N2b on all training images: as many as days on two cores allow.
 WORKSTATION_EPOCHS = {"MNIST": 14, "Fashion-MNIST": 12, "CIFAR-10": 15, "SVHN": 8, "affNIST": 8}
 
 

@@ -2,8 +2,8 @@
 
 const PAGE = 60;
 const KINDS = {
-  "wrong label": "far from the given class, hits one other alone",
-  ambiguous: "hits several classes, or one other while the given one is near",
+  "wrong label": "the given class is unlikely or far; hits one other alone",
+  ambiguous: "hits several classes, or one other while the given one is possible",
   odd: "hits no class",
   fine: "hits the given class alone",
 };

@@ -6,8 +6,8 @@ import { bdi, find, make, tell } from "./dom.js";
 
 const SHOWS = [["wrong label", "wrong labels"], ["ambiguous", "ambiguous"], ["odd", "odd"], ["fine", "fine"], ["all", "all pictures"], ["decided", "decided"]];
 const KIND_WORDS = {
-  "wrong label": "wrong label: far from the given class, hits one other alone",
-  ambiguous: "ambiguous: hits several classes, or one other while the given one is near",
+  "wrong label": "wrong label: the given class is unlikely or far; hits one other alone",
+  ambiguous: "ambiguous: hits several classes, or one other while the given one is possible",
   odd: "odd: hits no class",
   fine: "fine: hits the given class alone",
 };
