@@ -103,6 +103,7 @@ def describe(model: Model, run: Path) -> dict[str, str]:
     }
     if model.head.has_hit_zone:
         facts |= {"hit_radius": str(config.hit_radius), "miss_radius": str(config.miss_radius)}
+        facts["counted_dim"] = str(model.head.counted_dim)
     if config.radii is not None:
         facts |= {"radii": json.dumps(config.radii), "coverage": str(config.coverage)}
         facts["calibrated_on"] = str(config.calibrated_on)

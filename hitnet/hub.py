@@ -201,6 +201,9 @@ def _facts(model: Model, result: dict[str, Any] | None, rejection: Rejection | N
     if model.head.has_hit_zone:
         radii = f"trained to hit within {model.config.hit_radius:g} of it, to miss beyond "
         facts.append(("score", f"distance to the centre; {radii}{model.config.miss_radius:g}"))
+        if model.head.has_style:
+            styles = model.head.capsule_dim - model.head.counted_dim
+            facts.append(("style", f"{styles} components that only the decoder uses"))
         facts.append(("verdicts", _verdicts(model.config, result)))
     if model.decoder is not None:
         _, tall, wide = model.config.drawing_shape or (0, 0, 0)

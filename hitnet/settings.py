@@ -35,7 +35,13 @@ Kind = TypeVar("Kind")
 _type_hints: Callable[[type], dict[str, Any]] = cache(get_type_hints)
 
 # Far beyond any use; a file that names more is damaged, and would take all memory.
-LARGEST = {"num_classes": 100_000, "capsule_dim": 10_000, "width": 10_000, "routing_iterations": 100}
+LARGEST = {
+    "num_classes": 100_000,
+    "capsule_dim": 10_000,
+    "style_dim": 10_000,
+    "width": 10_000,
+    "routing_iterations": 100,
+}
 LARGEST_SIDE = 10_000
 
 
@@ -45,6 +51,9 @@ class NetworkOptions:
 
     capsule_dim: int = 16
     """Number of components of a capsule (n)."""
+    style_dim: int = 0
+    """Number of components that only the decoder uses, the same for every class: what an image shows besides its class.
+    With 16, drawings explain more, but the capsules' own components then hardly change them."""
     norm: Literal["shared", "separate"] = "shared"
     """BatchNorm of the capsules: statistics shared by all classes, or separate for each."""
     norm_momentum: float | None = None
@@ -238,6 +247,10 @@ class ModelConfig(NetworkOptions):
             )
         if self.capsule_dim < 1:
             raise ValueError(f"capsule_dim must be at least 1, got {self.capsule_dim}; the paper uses 16")
+        if self.style_dim < 0:
+            raise ValueError(f"style_dim must be at least 0, got {self.style_dim}; 0 means no style")
+        if self.style_dim and self.decoder == "none":
+            raise ValueError(f"style_dim {self.style_dim} has no use without a decoder; leave it out or add a decoder")
         if len(self.class_names) != self.num_classes:
             raise ValueError(f"class_names must hold {self.num_classes} names, got {len(self.class_names)}")
         if self.routing_iterations < 1:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hitnet.core.layer import CENTRE, initialise_as_keras, mask_capsules, unit_of
+from hitnet.core.layer import CENTRE, initialise_as_keras, mask_capsules
 from hitnet.settings import ImageShape
 
 HIDDEN = (512, 1024)
@@ -39,7 +39,7 @@ class Decoder(nn.Module):
 class PaperDecoder(Decoder):
     """The paper's: takes the capsules unscaled, all but one set to zero: (batch, classes, dims), (batch,) -> images."""
 
-    def __init__(self, image_shape: ImageShape, num_classes: int, capsule_dim: int, hit_radius: float) -> None:
+    def __init__(self, image_shape: ImageShape, num_classes: int, capsule_dim: int, unit: float) -> None:
         super().__init__()
         self.layers = painter(num_classes * capsule_dim, image_shape)
 
@@ -59,9 +59,9 @@ class StandardisedDecoder(Decoder):
     single component moved (the sweeps) are then close to inputs that the decoder was trained on.
     """
 
-    def __init__(self, image_shape: ImageShape, num_classes: int, capsule_dim: int, hit_radius: float) -> None:
+    def __init__(self, image_shape: ImageShape, num_classes: int, capsule_dim: int, unit: float) -> None:
         super().__init__()
-        self.unit = unit_of(hit_radius, capsule_dim)
+        self.unit = unit
         self.layers = painter(num_classes * (1 + capsule_dim), image_shape)
         # The decoder is given which deviations were dropped, so it need not hedge: a deviation of zero then means zero,
         # a sharp picture of the centre, and not the mean over all values the deviation might have had.
@@ -109,9 +109,9 @@ class PictureDecoder(Decoder):
     sifted: Tensor
     """Whether `sift` was called."""
 
-    def __init__(self, image_shape: ImageShape, num_classes: int, capsule_dim: int, hit_radius: float) -> None:
+    def __init__(self, image_shape: ImageShape, num_classes: int, capsule_dim: int, unit: float) -> None:
         super().__init__()
-        self.num_classes, self.unit = num_classes, unit_of(hit_radius, capsule_dim)
+        self.num_classes, self.unit = num_classes, unit
         colours, *size = image_shape
         self.sizes = [size]
         while max(self.sizes[0]) > COARSEST:

@@ -22,7 +22,15 @@ from torch.nn import functional as F
 
 from hitnet.core.checks import check_labels
 from hitnet.core.encoders import PAPER_WIDTH
-from hitnet.core.layer import HitOrMiss, NormalisedCapsules, SquashedCapsules, initialise_as_keras, squash, unit_of
+from hitnet.core.layer import (
+    HitOrMiss,
+    NormalisedCapsules,
+    SquashedCapsules,
+    Style,
+    initialise_as_keras,
+    squash,
+    unit_of,
+)
 from hitnet.core.loss import CentripetalLoss, distance_to_centre, margin_loss
 from hitnet.settings import ModelConfig
 
@@ -46,9 +54,12 @@ class Head(nn.Module):
     def __init__(self, num_features: int, config: ModelConfig) -> None:
         super().__init__()
         self.num_classes, self.hit_radius = config.num_classes, config.hit_radius
-        self.capsule_dim = config.capsule_dim if self.has_capsules else 1
+        self.capsule_dim = self.counted_dim = config.capsule_dim if self.has_capsules else 1
+        """Components of a capsule, and how many of them count for the score; those of style come last."""
         self.unit = unit_of(config.hit_radius, self.capsule_dim)
         """m/√n, the unit of deviations from the centre."""
+        if config.style_dim and not self.has_hit_zone:
+            raise ValueError(f"style_dim needs a hit zone, {config.name} has none; leave it out")
         self.layer = self.make_layer(num_features, config)
 
     def make_layer(self, num_features: int, config: ModelConfig) -> nn.Module:
@@ -90,6 +101,11 @@ class Head(nn.Module):
             "unknown" if count == 0 else "sure" if count == 1 and hit else "ambiguous"
             for count, hit in zip(counts, predicted, strict=True)
         ]
+
+    @property
+    def has_style(self) -> bool:
+        """Whether the last components have no say in the score and are the same for every class."""
+        return self.capsule_dim > self.counted_dim
 
     def nearest_possible(self, capsules: Tensor) -> Tensor:
         """Moved capsules, clipped to values that the layer can produce: any shape -> same."""
@@ -167,12 +183,23 @@ class HitOrMissHead(Head):
         self.centripetal = CentripetalLoss(
             config.capsule_dim, config.hit_radius, config.miss_radius, shape=config.loss_shape
         )
+        self.style: Style | None = None
+        if config.style_dim:
+            norm = {"norm_momentum": config.norm_momentum, "norm_eps": config.norm_eps}
+            self.style = Style(num_features, config.style_dim, self.unit, **norm)
+            self.capsule_dim += config.style_dim
 
     def make_layer(self, num_features: int, config: ModelConfig) -> nn.Module:
         return _make(HitOrMiss, num_features, config)
 
+    def forward(self, features: Tensor) -> Tensor:
+        capsules: Tensor = self.layer(features)
+        if self.style is None:
+            return capsules
+        return torch.cat([capsules, self.style(features).unsqueeze(1).expand(-1, self.num_classes, -1)], dim=2)
+
     def score(self, capsules: Tensor) -> Tensor:
-        return distance_to_centre(capsules)
+        return distance_to_centre(capsules[..., : self.counted_dim])
 
     def loss(self, scores: Tensor, labels: Tensor) -> Tensor:
         return self.centripetal(scores, labels)

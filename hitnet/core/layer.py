@@ -57,11 +57,8 @@ class NormalisedCapsules(nn.Module):
         initialise_as_keras(self)
 
     def forward(self, features: Tensor) -> Tensor:
-        if self.training and self.norm == "separate" and features.shape[0] == 1:
-            raise ValueError(
-                "training needs at least 2 images per batch, got 1: BatchNorm cannot estimate a "
-                "deviation from one value; use larger batches or norm='shared', drop the last batch, or call eval()"
-            )
+        if self.training and self.norm == "separate":
+            _check_several(features, "norm='shared'")
         vectors = self.linear(features).unflatten(1, (self.num_classes, self.capsule_dim))
         if self.norm == "shared":
             return self.batch_norm(vectors.flatten(0, 1)).view_as(vectors)
@@ -85,6 +82,29 @@ class HitOrMiss(NormalisedCapsules):
         return torch.sigmoid(super().forward(features))
 
 
+class Style(nn.Module):
+    """What else an image shows, whatever its class: (batch, in_features) -> (batch, dims), in a unit hypercube.
+
+    Normalised without a scale of its own: over the training images, each component lies around the centre with a
+    standard deviation of one `unit`, as those of a capsule are expected to. So it can be moved and drawn like them.
+    """
+
+    def __init__(
+        self, in_features: int, dims: int, unit: float, *, norm_momentum: float = 0.01, norm_eps: float = 1e-3
+    ) -> None:
+        super().__init__()
+        self.unit = unit
+        self.linear = nn.Linear(in_features, dims, bias=False)
+        self.batch_norm = nn.BatchNorm1d(dims, eps=norm_eps, momentum=norm_momentum, affine=False)
+        initialise_as_keras(self)
+
+    def forward(self, features: Tensor) -> Tensor:
+        if self.training:
+            _check_several(features, "style_dim=0")
+        # In its middle, the sigmoid has a slope of a quarter.
+        return torch.sigmoid(4 * self.unit * self.batch_norm(self.linear(features)))
+
+
 class SquashedCapsules(NormalisedCapsules):
     """One capsule per class, in the unit ball: (batch, in_features) -> (batch, classes, dims)."""
 
@@ -105,6 +125,14 @@ def mask_capsules(capsules: Tensor, class_indices: Tensor) -> Tensor:
     classes = torch.arange(capsules.shape[1], device=capsules.device)
     kept = classes == class_indices.unsqueeze(1)
     return torch.where(kept.unsqueeze(2), capsules, 0)
+
+
+def _check_several(features: Tensor, remedy: str) -> None:
+    if features.shape[0] == 1:
+        raise ValueError(
+            "training needs at least 2 images per batch, got 1: BatchNorm cannot estimate a deviation from one value; "
+            f"use larger batches or {remedy}, drop the last batch, or call eval()"
+        )
 
 
 def initialise_as_keras(module: nn.Module) -> None:

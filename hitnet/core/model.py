@@ -286,4 +286,4 @@ def make_decoder(config: ModelConfig, head: heads.Head) -> Decoder | None:
         raise ValueError("a decoder needs an image_shape, got None; give (channels, height, width)")
     if kind != "paper" and not head.in_hypercube:
         raise ValueError(f"the {kind} decoder needs capsules with a centre, {config.name} has none; use 'paper'")
-    return _DECODERS[kind](config.drawing_shape, head.num_classes, head.capsule_dim, config.hit_radius)
+    return _DECODERS[kind](config.drawing_shape, head.num_classes, head.capsule_dim, head.unit)

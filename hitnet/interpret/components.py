@@ -69,7 +69,7 @@ def component_statistics(
 
 @dataclass(frozen=True)
 class ComponentSummary:
-    """All components of all true-class capsules together, and what is expected of them."""
+    """All components of all true-class capsules together, without style, and what is expected of them."""
 
     mean: float
     deviation: float

@@ -62,25 +62,26 @@ def how_many(classes: int, dims: int) -> tuple[int, int]:
     return typical, min(PER_END, (share - typical) // (2 * dims))
 
 
-def typical_images(features: Tensor, deviations: Tensor, count: int) -> Tensor:
+def typical_images(features: Tensor, deviations: Tensor, count: int, near: int | None = None) -> Tensor:
     """Images that together resemble as many others as possible: (images, features), (images, dims) -> (count,).
 
-    Of the nearer half to the centre, each next one is the image that brings all others closest to one that was chosen,
-    in the eyes of the encoder. The nearest ones themselves are often odd: inside the hit zone, nothing in training
-    brings an ordinary image nearer than a strange one.
+    Of the `near` nearest to the centre, by default the nearer half, each next one is the image that brings all others
+    closest to one that was chosen, in the eyes of the encoder. The nearest ones themselves are often odd: inside the
+    hit zone, nothing in training brings an ordinary image nearer than a strange one.
     """
     distances = deviations.square().sum(1)
-    near = distances.argsort(stable=True)[: min(MOST_NEAR, max(count, math.ceil(len(distances) / 2)))]
-    seen = F.normalize(features[near], dim=1)
+    half = min(MOST_NEAR, max(count, math.ceil(len(distances) / 2)))
+    nearest = distances.argsort(stable=True)[: half if near is None else near]
+    seen = F.normalize(features[nearest], dim=1)
     apart = torch.cdist(seen, seen)
     closest = torch.full_like(apart[0], torch.inf)
     chosen: list[int] = []
-    for _ in range(min(count, len(near))):
+    for _ in range(min(count, len(nearest))):
         left_over = torch.minimum(closest, apart).sum(1)
         left_over[chosen] = torch.inf  # a copy of a chosen image would be as good
         chosen.append(int(left_over.argmin()))
         closest = torch.minimum(closest, apart[chosen[-1]])
-    return near[torch.tensor(chosen, dtype=torch.long, device=near.device)]
+    return nearest[torch.tensor(chosen, dtype=torch.long, device=nearest.device)]
 
 
 def images_at_end(deviations: Tensor, component: int, count: int) -> Tensor:

@@ -46,6 +46,8 @@ class Explanation:
     """How far from the centre each class usually lands at most; None if the network is not calibrated."""
     hit_radius: float
     miss_radius: float
+    counted_dim: int
+    """How many components count for the score; those after them are style."""
     prototype: Tensor
     reconstruction: Tensor
     residual: Tensor
@@ -151,6 +153,7 @@ def explain(model: Model, image: Tensor, rival: int | None = None) -> Explanatio
         radii=model.config.radii,
         hit_radius=model.config.hit_radius,
         miss_radius=model.config.miss_radius,
+        counted_dim=model.head.counted_dim,
         prototype=prototype,
         reconstruction=reconstruction,
         residual=model.shrink(batch)[0] - reconstruction,

@@ -147,7 +147,8 @@ def measure(model: Model, data: ImageSet, limit: int = 10_000) -> Measured:
     drawings = quality(model, images, data.labels, capsules=own)
     if not model.head.has_hit_zone:
         return Measured(drawings, None, None)
-    summary = ComponentSummary(float(own.mean()), float(own.std(correction=0)), model.head.unit)
+    counted = own[:, : model.head.counted_dim]
+    summary = ComponentSummary(float(counted.mean()), float(counted.std(correction=0)), model.head.unit)
     return Measured(drawings, summary, component_statistics(model, images, data.labels, capsules=own))
 
 

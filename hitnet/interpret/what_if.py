@@ -7,7 +7,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hitnet.core.layer import CENTRE
-from hitnet.core.loss import distance_to_centre
 from hitnet.core.model import Model, evaluating
 
 STEPS, FIRST, LAST = 10, 0.5, 0.05
@@ -53,23 +52,26 @@ def what_if(model: Model, image: Tensor, own: int, capsule: Tensor, other: int) 
 def nearest_capsules(model: Model, images: Tensor, class_indices: Tensor) -> Tensor:
     """Capsules in the hit zone whose drawings are most like the images: (batch, c, h, w), (batch,) -> (batch, dims).
 
-    Found by steps down the gradient from the centre, never leaving the hit zone. The network should also read the
-    drawings as the class: by pixels alone, one in four is only the image again, drawn badly.
+    Found by steps down the gradient from the centre, with the images' own style, never leaving the hit zone. The
+    network should also read the drawings as the class: by pixels alone, one in four is only the image again, drawn
+    badly.
     """
-    head, radius, images = model.head, model.head.hit_radius, model.shrink(images)
-    capsules = torch.full((len(images), head.capsule_dim), CENTRE, device=model.device, dtype=model.dtype)
-    rows = torch.arange(len(images), device=model.device)
+    head, radius, rows = model.head, model.head.hit_radius, torch.arange(len(images), device=model.device)
+    capsules = model.all_capsules(images)[rows, class_indices]
+    capsules[:, : head.counted_dim] = CENTRE
+    images = model.shrink(images)
     with torch.enable_grad(), evaluating(model):
         for step in range(STEPS):
             capsules.requires_grad_()
             drawn = model.decode(capsules.unsqueeze(1).expand(-1, head.num_classes, -1), class_indices)
-            read = distance_to_centre(model.capsules(model.enlarge(drawn))[rows, class_indices])
+            read = head.score(model.capsules(model.enlarge(drawn)))[rows, class_indices]
             cost = (drawn - images).square().flatten(1).mean(1) + READING * F.relu(read - radius)
             (slope,) = torch.autograd.grad(cost.sum(), capsules)
             length = radius * FIRST * (LAST / FIRST) ** (step / (STEPS - 1))
             moved = capsules.detach() - CENTRE - length * F.normalize(slope, dim=1)
-            outside = torch.linalg.vector_norm(moved, dim=1, keepdim=True) / radius
-            capsules = head.nearest_possible(CENTRE + moved / outside.clamp(min=1))
+            outside = torch.linalg.vector_norm(moved[:, : head.counted_dim], dim=1, keepdim=True) / radius
+            moved[:, : head.counted_dim] /= outside.clamp(min=1)
+            capsules = head.nearest_possible(CENTRE + moved)
     return capsules
 
 

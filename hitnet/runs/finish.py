@@ -6,6 +6,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from hitnet.core.model import Model
 from hitnet.data import ImageSet
 from hitnet.defaults import OWN
@@ -36,12 +38,15 @@ def finish_run(
 ) -> tuple[dict[str, Any], Run]:
     """Train the decoder of a finished run and put it in the run's model: (result.json as it was before, the run).
 
-    Without `steps`, a third of the steps of training, at least 200. A phase that was stopped resumes.
+    Without `steps`, a third of the steps of training, at least 200; with as many threads as the run. A phase that was
+    stopped resumes.
     """
     opened = reopen(path, device)
     run, model, settings = opened.run, opened.model, opened.run.read_settings()
     before = run.read_result()
     check_finishable(model, str(run.path))
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
     data = opened.load_data(data_dir=data_dir)
     training = opened.training_images(data)
     if steps is None:

@@ -5,9 +5,9 @@ Each step redraws real images from their own capsules and draws random capsules,
 - pixels: a real image must come back from its own capsule;
 - read-back: the frozen network must read a drawing as the capsule that was drawn, also when the drawing is moved by a
   pixel or blurred; otherwise it learns a fine pattern that means something to this network only;
-- typical: the centre of a class must look like one training image near it that many others resemble; pixels alone would
-  average boots that face left with boots that face right. The prototype comes to resemble that image: do not publish it
-  if the images are private;
+- typical: the centre of a class must look like the training image near it that the others there resemble most; pixels
+  alone would average boots that face left with boots that face right. The prototype comes to resemble that image: do
+  not publish it if the images are private;
 - critic: a small network that sees whole pictures must take the drawing for a real picture of its class.
 
 The classifier never changes, so its error stays the same. No other classifier takes part, so what an independent one
@@ -29,16 +29,17 @@ from torch.optim.swa_utils import AveragedModel
 from hitnet.core.checkpoint import load_weights, read_tensors, write_tensors
 from hitnet.core.decoder import PictureDecoder
 from hitnet.core.layer import CENTRE
-from hitnet.core.model import TEST_BATCH, Model
+from hitnet.core.model import TEST_BATCH, Model, evaluating
 from hitnet.data import Batches, ImageSet, at_most
 from hitnet.data.transforms import mirror
+from hitnet.interpret.exemplars import typical_images
 from hitnet.interpret.sharpness import blurred
 from hitnet.settings import ImageShape
 from hitnet.training.state import optimizer_tensors, restore_optimizer, under
 
 # Weights of the losses, in units of the images' variation and of m/√n. That of typical falls in the second half: the
 # image that a prototype is drawn to lies at the rim of the hit zone, and at last the reading of the centre counts more.
-PIXELS, READ_BACK, TYPICAL, CRITIC = 2.0, 0.1, 1.0, 0.15
+PIXELS, READ_BACK, TYPICAL, CRITIC = 2.5, 0.1, 6.0, 0.15
 CENTRE_WEIGHT = 40.0  # of a centre's read-back, beside 1 for another capsule's
 NEAR_ENOUGH = 0.5  # the share of the hit radius within which the reading of a centre counts as exact
 REAL, RANDOM, CENTRES = 32, 64, 10  # images redrawn in a step, random capsules, and how many of those are centres
@@ -86,7 +87,7 @@ def gather(model: Model, data: ImageSet, flip: bool, generator: torch.Generator)
         variation += float((images[of_class] - images[of_class].mean(0)).double().square().sum())
         # If no image of a class is recognised, all of them count.
         chosen = of_class & right if (of_class & right).any() else of_class
-        typical.append(typical_picture(images[chosen], deviations[chosen]))
+        typical.append(images[typical_image(model, data, chosen.nonzero().squeeze(1), deviations)])
         sieves.append(_sieve(deviations[chosen]))
     pixels = max(variation / images.numel(), 1e-6)
     return Material(images, labels, deviations, pixels, torch.stack(typical), torch.stack(sieves))
@@ -102,17 +103,15 @@ def _look(model: Model, data: ImageSet) -> tuple[Tensor, Tensor]:
     return torch.cat(capsules), torch.cat(images)
 
 
-def typical_picture(images: Tensor, deviations: Tensor, near: int = 200, alike: int = 6) -> Tensor:
-    """One of the images near the centre, resembled by others there: images, (count, dims) -> (c, h, w).
+def typical_image(model: Model, data: ImageSet, own: Tensor, deviations: Tensor, near: int = 200) -> int:
+    """Of the `own` images nearest to the centre, the one that the others there resemble most: data, (count,) -> index.
 
-    A tenth of them have the closest look-alikes; of that tenth it is the one nearest to the centre.
+    Resemblance is in the eyes of the encoder. By pixels, a grey cat on a grey wall would resemble any other grey one.
     """
-    nearest = deviations.square().sum(1).argsort()[:near]
-    contrast = blurred(images[nearest]).flatten(1)
-    contrast = F.normalize(contrast - contrast.mean(1, keepdim=True), dim=1)
-    apart = torch.cdist(contrast, contrast).topk(min(alike, len(nearest)), largest=False).values.mean(1)
-    common = apart.topk(math.ceil(len(nearest) / 10), largest=False).indices
-    return images[nearest[common.min()]]
+    nearest = own[deviations[own].square().sum(1).argsort(stable=True)[:near]]
+    with torch.no_grad(), evaluating(model):
+        features = torch.cat([model.features(pictures) for pictures, _ in Batches(data.subset(nearest), TEST_BATCH)])
+    return int(nearest[typical_images(features.flatten(1), deviations[nearest], 1, near=near)])
 
 
 def shifted(images: Tensor, down: int, right: int) -> Tensor:
@@ -183,7 +182,7 @@ class Finishing:
         """The model's own picture decoder, as trained so far, or a new one; in either case sifted."""
         model, shape = self.model, self.model.config.drawing_shape
         assert shape is not None
-        decoder = PictureDecoder(shape, model.head.num_classes, model.head.capsule_dim, model.config.hit_radius)
+        decoder = PictureDecoder(shape, model.head.num_classes, model.head.capsule_dim, model.head.unit)
         if isinstance(model.decoder, PictureDecoder):
             decoder.load_state_dict(model.decoder.state_dict())
         decoder.to(model.device).sift(self.material.sieve)
@@ -224,7 +223,7 @@ class Finishing:
         loss = PIXELS * (redrawn - material.images[chosen]).square().mean() / material.variation
         loss = loss + READ_BACK * self._read_back(new, wanted, classes)
         typical = (new[:CENTRES] - material.typical[classes[:CENTRES]]).square().mean() / material.variation
-        loss = loss + TYPICAL * _falling(self.steps_done, self.steps, 0.2) * typical
+        loss = loss + TYPICAL * _falling(self.steps_done, self.steps, 0.3) * typical
         if self.steps_done >= CRITIC_FROM:
             loss = loss + CRITIC * self._criticise(new, classes)
         self.optimizer.zero_grad(set_to_none=True)
@@ -245,8 +244,7 @@ class Finishing:
         read = model.head(model.encoder(model.enlarge(seen)))
         missed = (_of_class(read, classes) - CENTRE) / model.head.unit - wanted
         centres, others = missed[:CENTRES], missed[CENTRES:]
-        distance = torch.linalg.vector_norm(centres, dim=1, keepdim=True).clamp(min=1e-6)
-        centres = centres * F.relu(1 - NEAR_ENOUGH * model.head.capsule_dim**0.5 / distance)
+        centres = torch.cat([_beyond(part) for part in centres.tensor_split([model.head.counted_dim], dim=1)], dim=1)
         others = torch.einsum("bij,bj->bi", self.material.sieve[classes[CENTRES:]], others)
         missed = torch.cat([centres, others])
         each = F.smooth_l1_loss(missed, torch.zeros_like(missed), reduction="none").mean(1)
@@ -302,6 +300,12 @@ class Finishing:
                 f"{path} cannot be resumed ({error}); finish with the same number of steps, or remove the file to "
                 "start again"
             ) from error
+
+
+def _beyond(missed: Tensor) -> Tensor:
+    """Without what is near enough to the centre, in units: (batch, dims) -> same."""
+    distance = torch.linalg.vector_norm(missed, dim=1, keepdim=True).clamp(min=1e-6)
+    return missed * F.relu(1 - NEAR_ENOUGH * missed.shape[1] ** 0.5 / distance)
 
 
 def count_steps(share: float, steps: int) -> int:

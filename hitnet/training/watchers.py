@@ -98,7 +98,7 @@ class TensorBoard(Watcher):
 
     def _write_components(self, writer: Any, epoch: int) -> None:
         own = true_capsules(self.model, to_float(self.images.pixels()), self.images.labels)
-        writer.add_histogram("components", own, epoch)
+        writer.add_histogram("components", own[:, : self.model.head.counted_dim], epoch)
         for component, values in enumerate(own.T):
             writer.add_histogram(f"component/c{component:02d}", values, epoch)
 

@@ -41,6 +41,7 @@ def describe_model(model: Model) -> dict[str, Any]:
         "shape": list(model.config.image_shape or ()),
         "drawing": list(model.config.drawing_shape or ()),
         "dims": model.head.capsule_dim,
+        "counted": model.head.counted_dim,
         "unit": model.head.unit,
         "radii": model.config.radii,
         "coverage": model.config.coverage,

@@ -96,7 +96,7 @@ def enlarge(picture: torch.Tensor, layer: Doubling, height: int, width: int) -> 
 @torch.no_grad()
 def test_the_picture_decoder_equals_a_naive_loop():
     torch.manual_seed(0)
-    decoder = PictureDecoder((2, 9, 6), num_classes=3, capsule_dim=4, hit_radius=0.1).double()
+    decoder = PictureDecoder((2, 9, 6), num_classes=3, capsule_dim=4, unit=0.05).double()
     for parameter in decoder.parameters():
         parameter += 0.1 * torch.randn_like(parameter)
     capsules, label = 0.3 + 0.4 * torch.rand(1, 3, 4, dtype=torch.float64), 2
@@ -112,7 +112,7 @@ def test_the_picture_decoder_equals_a_naive_loop():
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 4, 4), (3, 5, 17), (1, 28, 28), (3, 48, 96), (3, 224, 224)])
 def test_the_picture_decoder_draws_any_size(shape):
-    decoder = PictureDecoder(shape, num_classes=3, capsule_dim=4, hit_radius=0.1)
+    decoder = PictureDecoder(shape, num_classes=3, capsule_dim=4, unit=0.05)
     pictures = decoder(torch.rand(2, 3, 4), torch.tensor([0, 2])).detach()
     assert pictures.shape == (2, *shape)
     assert 0 <= float(pictures.min()) <= float(pictures.max()) <= 1

@@ -8,7 +8,7 @@ import torch
 import hitnet
 from hitnet.core.model import Model, create_model
 from hitnet.data import load_dataset, to_float
-from hitnet.interpret.what_if import FRAMES, morph, nearest_capsules
+from hitnet.interpret.what_if import FIRST, FRAMES, LAST, STEPS, morph, nearest_capsules
 
 DECODERS = ["paper", "standardised", "picture"]
 
@@ -45,6 +45,17 @@ def test_every_capsule_found_lies_in_the_hit_zone(decoder, classes, dims, shape)
     assert found.shape == (4, dims)
     assert not found.requires_grad
     assert (found - 0.5).norm(dim=1).max() <= model.head.hit_radius + 1e-6
+
+
+def test_style_starts_as_the_image_has_it_and_may_lie_outside_the_hit_zone():
+    model = create_model("lenet5-hom", (1, 12, 12), 3, 5, decoder="picture", style_dim=4, width=2).eval()
+    model.head.style.batch_norm.running_mean -= 10  # units: style far from the centre
+    images, classes, radius = some(model, 4), torch.tensor([0, 1, 2, 0]), model.head.hit_radius
+    found, own = nearest_capsules(model, images, classes), model.all_capsules(images)[range(4), classes]
+    assert (own[:, 5:] - 0.5).norm(dim=1).min() > 4 * radius, "the style of these images is far out"
+    assert (found[:, :5] - 0.5).norm(dim=1).max() <= radius + 1e-6
+    all_steps = sum(FIRST * (LAST / FIRST) ** (step / (STEPS - 1)) for step in range(STEPS)) * radius
+    assert (found[:, 5:] - own[:, 5:]).norm(dim=1).max() <= all_steps + 1e-6
 
 
 @pytest.mark.parametrize("decoder", DECODERS)

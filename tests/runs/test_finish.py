@@ -107,6 +107,13 @@ def test_another_number_of_steps_does_not_resume(run: Path, monkeypatch):
 
 
 @pytest.mark.usefixtures("no_pictures")
+@pytest.mark.usefixtures("no_pictures")
+def test_a_run_is_finished_with_its_own_number_of_threads(run: Path):
+    torch.set_num_threads(2)
+    finish.finish_run(run, steps=1)
+    assert torch.get_num_threads() == Run(run).read_settings().threads == 1
+
+
 def test_a_run_finished_twice_is_sifted_once(run: Path):
     finish.finish_run(run, steps=1)
     first = hitnet.load(run).decoder.first.weight.clone()

@@ -17,7 +17,7 @@ from hitnet.training.finishing import (
     gather,
     random_deviations,
     shifted,
-    typical_picture,
+    typical_image,
 )
 
 
@@ -66,6 +66,7 @@ def test_read_back_brings_the_drawn_centres_nearer_to_what_was_drawn(trained: Mo
     def distance_after(weight: float) -> float:
         """Mean distance between the centres and what the network reads in their drawings."""
         monkeypatch.setattr(finishing, "READ_BACK", weight)
+        monkeypatch.setattr(finishing, "TYPICAL", 0.0)  # a typical image is also read near the centre
         phase = Finishing(trained, digits_set, steps=60)
         while not phase.done:
             phase.step()
@@ -111,18 +112,20 @@ def test_sifting_equals_drawing_from_sifted_deviations():
     torch.testing.assert_close(decoder.paint(deviations, classes), expected, rtol=1e-3, atol=1e-6)
 
 
-def test_the_typical_picture_is_the_nearest_of_those_that_resemble_each_other():
-    generator = torch.Generator().manual_seed(0)
-    noise, pattern = torch.rand(25, 1, 6, 6, generator=generator), torch.rand(1, 6, 6, generator=generator)
-    alike = pattern + 0.01 * torch.rand(3, 1, 6, 6, generator=generator)
-    distances = torch.tensor([*range(25), 7.5, 3.5, 5.5])
-    found = typical_picture(torch.cat([noise, alike]), distances.unsqueeze(1), alike=3)
-    assert torch.equal(found, alike[1])
+def test_the_typical_image_is_the_middle_of_the_nearest_ones_in_the_eyes_of_the_encoder(model, monkeypatch):
+    degrees = torch.tensor([0, 6, 23, 29, 52, 80, 86], dtype=torch.uint8)
+    monkeypatch.setattr(model, "features", lambda images: _on_a_circle(255 * images.mean((1, 2, 3))))
+    data = ImageSet(degrees.view(-1, 1, 1, 1).expand(-1, 1, 28, 28), torch.zeros(7, dtype=torch.long))
+    distances = torch.tensor([[3.0], [1], [2], [4], [5], [9], [8]])
+    everything = torch.arange(7)
+    assert typical_image(model, data, everything, distances, near=7) == 3
+    assert typical_image(model, data, everything, distances, near=5) == 2
+    assert typical_image(model, data, torch.tensor([6]), distances) == 6
 
 
-def test_one_image_is_typical_of_itself():
-    image = torch.rand(1, 3, 5, 4)
-    assert torch.equal(typical_picture(image, torch.ones(1, 2)), image[0])
+def _on_a_circle(degrees: torch.Tensor) -> torch.Tensor:
+    angles = degrees.deg2rad()
+    return torch.stack([angles.cos(), angles.sin()], dim=1)
 
 
 def test_shifting_moves_the_picture_and_repeats_its_rim():

@@ -19,6 +19,7 @@ from support.browser import (
     capsule_of,
     draw_stroke,
     open_ask,
+    set_slider,
     wait_until,
 )
 from support.explorer_runs import serving
@@ -235,6 +236,22 @@ def test_everything_can_be_reached_and_moved_by_keyboard(new_page: NewPage, addr
             .map(each => each.outerHTML)"""
     )
     assert unlabelled == []
+
+
+def test_style_is_named_as_such_and_leaves_the_distance_alone(
+    new_page: NewPage, copied_run: Path, tmp_path: Path
+) -> None:
+    model = create_model("hitnet-fast", capsule_dim=4, style_dim=2, width=4).eval()
+    model.save(copied_run / "model")
+    page = new_page(export_html(copied_run, tmp_path / "page.html", exemplars=False).as_uri())
+    assert_sliders_draw_as_torch(page, model)
+    page.get_by_role("button", name="Reset").click()
+    set_slider(page, 5, 0.55)
+    assert page.get_by_label("Style 5", exact=True).count() == 1
+    assert page.locator(".distance-value").first.inner_text() == "0.000"
+    assert page.locator(".distance-zone").first.inner_text() == "inside the hit zone"
+    set_slider(page, 3, 0.53)
+    assert page.locator(".distance-value").first.inner_text() == "0.030"
 
 
 def test_reset_sample_and_range(new_page: NewPage, address: str) -> None:

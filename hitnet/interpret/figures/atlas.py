@@ -88,7 +88,10 @@ def class_page(
     name = model.config.class_names[class_index]
     pictures = all_deformations(model, class_index)[torch.tensor(order)]
     added = "" if quality is None else "; beside its name: what it adds to the explained variation within classes"
-    note, real = f"One component moves in each row{added}.", None
+    style = (
+        f" From c{model.head.counted_dim} on: style, the same numbers for every class." if model.head.has_style else ""
+    )
+    note, real = f"One component moves in each row{added}.{style}", None
     if exemplars is not None:
         typical, ends = exemplars.typical[class_index], exemplars.ends[class_index, order]
         real = Real(_at(exemplars.pictures, typical), _at(exemplars.pictures, ends))

@@ -6,7 +6,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
-from torch import Tensor
 
 from hitnet.interpret.explanation import Deformation, Explanation
 from hitnet.interpret.figures.canvas import (
@@ -53,7 +52,7 @@ def decision_card(explanation: Explanation) -> Figure:
 
     strongest = explanation.deformations[:STRONGEST]
     _heading(figure, 2.45, "What deforms the prototype most: single components, in units of m/√n from the centre")
-    _draw_deformations(figure, strongest, explanation.prototype)
+    _draw_deformations(figure, explanation, strongest)
     legend = "Orange: brighter than the prototype (residual: than the reconstruction). Blue: darker."
     _heading(figure, HEIGHT - 0.24, legend, size=8, colour=GREY)
 
@@ -80,12 +79,14 @@ def _heading(
     figure.text(*place, words, ha="left", va="top", fontsize=size, color=colour, linespacing=1.4)
 
 
-def _draw_deformations(figure: Figure, strongest: list[Deformation], prototype: Tensor) -> None:
+def _draw_deformations(figure: Figure, explanation: Explanation, strongest: list[Deformation]) -> None:
+    prototype = explanation.prototype
     changes = [deformation.picture - prototype for deformation in strongest]
     reach = max(0.1, *(float(change.mean(0).abs().max()) for change in changes))
     for column, (deformation, change) in enumerate(zip(strongest, changes, strict=True)):
         units = f"{round(deformation.units, 1) + 0:+.1f}".replace("-", "−")
-        show(_axes(figure, column, 2.98, f"c{deformation.component}: {units} units"), deformation.picture)
+        kind = "style " if deformation.component >= explanation.counted_dim else ""
+        show(_axes(figure, column, 2.98, f"{kind}c{deformation.component}: {units} units"), deformation.picture)
         below = f"changes {100 * deformation.change:.1f} %"
         show_difference(_axes(figure, column, 4.4, below), change, reach)
 
@@ -110,7 +111,7 @@ def _draw_what_if(figure: Figure, explanation: Explanation, found: WhatIf) -> No
 
 def _draw_rings(axes: Any, explanation: Explanation) -> None:
     """Every class's distance to the centre. The radius grows with its square root, or the hit zone would be a dot."""
-    farthest = math.sqrt(len(explanation.deformations)) / 2
+    farthest = math.sqrt(explanation.counted_dim) / 2
 
     def radius(distance: float) -> float:
         return math.sqrt(min(distance, farthest) / farthest)

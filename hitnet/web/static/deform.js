@@ -3,7 +3,7 @@
 import { moved, unmoved, writeAddress } from "./address.js";
 import { bdi, calm, find, segments } from "./dom.js";
 import { Gallery } from "./gallery.js";
-import { centre, distanceOf, hitRadius, isCalibrated, placeOf, randomCapsule, reaches, zoneOf } from "./geometry.js";
+import { centre, distanceOf, hitRadius, isCalibrated, labelOf, placeOf, randomCapsule, reaches, zoneOf } from "./geometry.js";
 import { showIdea } from "./hero.js";
 import { paint, savePng } from "./picture.js";
 import { showReal } from "./real.js";
@@ -156,14 +156,14 @@ export class Workbench {
     paint(this.canvas, pixels, this.model.drawing);
     const passed = performance.now() - begun;
     paint(this.following, pixels, this.model.drawing);
-    const distance = distanceOf(this.capsule);
+    const distance = distanceOf(this.model, this.capsule);
     const zone = zoneOf(this.model, distance, this.classIndex);
     this.canvas.setAttribute("aria-label", `${this.model.classes[this.classIndex]}, ${distance.toFixed(3)} from the centre`);
     this.canvas.dataset.capsule = JSON.stringify(this.capsule);
     this.canvas.dataset.class = this.classIndex;
     this.root.querySelectorAll(".distance-value").forEach((place) => (place.textContent = distance.toFixed(3)));
     this.root.querySelectorAll(".distance-zone").forEach((word) => {
-      word.textContent = distance === 0 ? "the prototype" : ZONES[zone];
+      word.textContent = this.capsule.every((value) => value === 0.5) ? "the prototype" : ZONES[zone];
       word.dataset.zone = zone;
     });
     this.showMeter(distance);
@@ -186,6 +186,6 @@ export class Workbench {
   }
 
   nameOf(classIndex, component) {
-    return this.model.names[classIndex]?.[component] ?? `Component ${component}`;
+    return this.model.names[classIndex]?.[component] ?? labelOf(this.model, component);
   }
 }

@@ -5,8 +5,18 @@ export function centre(model) {
   return new Array(model.dims).fill(0.5);
 }
 
-export function distanceOf(capsule) {
-  return Math.hypot(...capsule.map((value) => value - 0.5));
+/** Whether a component belongs to the style: it has no say in the distance and is the same for every class. */
+export function isStyle(model, component) {
+  return component >= model.counted;
+}
+
+/** What a component is called until someone names it. */
+export function labelOf(model, component) {
+  return `${isStyle(model, component) ? "Style" : "Component"} ${component}`;
+}
+
+export function distanceOf(model, capsule) {
+  return Math.hypot(...capsule.slice(0, model.counted).map((value) => value - 0.5));
 }
 
 /** Whether the radii of the verdict were found on held-out images. */
@@ -26,7 +36,7 @@ export function zoneOf(model, distance, classIndex) {
 
 /** The largest distance shown: a corner of the hypercube, or a little beyond the start of the miss zone. */
 export function farthest(model) {
-  return Math.max(Math.sqrt(model.dims) / 2, 1.1 * model.miss_radius);
+  return Math.max(Math.sqrt(model.counted) / 2, 1.1 * model.miss_radius);
 }
 
 /** A distance as a share of the largest, on a square-root scale: on a linear one the hit zone would be too small to see. */

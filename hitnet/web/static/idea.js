@@ -12,7 +12,7 @@ const [WIDE, HIGH] = [160, 100];
  * `scores` are the distances of all classes; `nameOf(component)` names the bars.
  */
 export function way(model, { picture, title, capsule, scores, classIndex, nameOf }) {
-  const distance = distanceOf(capsule);
+  const distance = distanceOf(model, capsule);
   const inside = distance <= hitRadius(model, classIndex);
   const name = () => bdi(model.classes[classIndex]);
   const steps = [

@@ -1,6 +1,7 @@
 // Real training pictures beside the drawn ones.
 
 import { find, make } from "./dom.js";
+import { labelOf } from "./geometry.js";
 
 /** Pictures of one class, and at both ends of each component; `exemplars` may be a note that says why there are none. */
 export function showReal(root, rows, model, classIndex, exemplars) {
@@ -13,11 +14,12 @@ export function showReal(root, rows, model, classIndex, exemplars) {
   find(".typical", root).replaceChildren(...show(typical[classIndex], `a typical real ${name}`));
   find(".ends-words", root).hidden = !ends.flat(3).length;
   rows.forEach((row, component) => {
+    const label = labelOf(model, component).toLowerCase();
     const [low, high] = ends[classIndex][component].map((places, side) =>
       make(
         "ul",
-        { "aria-label": `Real pictures, component ${component} ${side ? "high" : "low"}` },
-        ...show(places, `a real ${name}, component ${component} ${side ? "high" : "low"}`),
+        { "aria-label": `Real pictures, ${label} ${side ? "high" : "low"}` },
+        ...show(places, `a real ${name}, ${label} ${side ? "high" : "low"}`),
       ),
     );
     row.ends.hidden = !low.childElementCount && !high.childElementCount;

@@ -1,7 +1,7 @@
 // The components of a capsule, one row each: its name, its value, and a slider on a strip of pictures.
 
 import { draw, idle, make, signed } from "./dom.js";
-import { centre, reaches } from "./geometry.js";
+import { centre, labelOf, reaches } from "./geometry.js";
 import { fit, meanDifference, paint, paintStrip } from "./picture.js";
 
 const FRAMES = 7; // pictures in a slider's strip
@@ -23,18 +23,18 @@ export class Rows {
   }
 
   makeRow(component) {
-    const label = `Component ${component}`;
+    const label = labelOf(this.bench.model, component);
     const name = make("input", {
       class: "component-name", type: "text", maxlength: 40, placeholder: label, spellcheck: "false", autocomplete: "off",
-      "aria-label": `Name of component ${component}`, readonly: !this.bench.rename, tabindex: this.bench.rename ? null : "-1", dir: "auto",
+      "aria-label": `Name of ${label.toLowerCase()}`, readonly: !this.bench.rename, tabindex: this.bench.rename ? null : "-1", dir: "auto",
     });
     const pencil = this.bench.rename
-      ? make("button", { type: "button", class: "pencil", "aria-label": `Rename component ${component}`, title: "Rename", onclick: () => name.select() },
+      ? make("button", { type: "button", class: "pencil", "aria-label": `Rename ${label.toLowerCase()}`, title: "Rename", onclick: () => name.select() },
           draw("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, draw("path", { d: PENCIL })))
       : null;
     const units = make("span", { class: "component-units" });
     const value = make("input", {
-      class: "component-value", type: "number", step: "any", min: 0, max: 1, "aria-label": `Exact value of component ${component}`,
+      class: "component-value", type: "number", step: "any", min: 0, max: 1, "aria-label": `Exact value of ${label.toLowerCase()}`,
     });
     const strip = make("canvas", { class: "strip", "aria-hidden": "true" });
     const lens = make("canvas", { class: "lens", "aria-hidden": "true" });

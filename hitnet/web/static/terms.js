@@ -4,11 +4,14 @@ import { find, make } from "./dom.js";
 import { isCalibrated } from "./geometry.js";
 
 function sentences(model) {
+  const style = model.counted < model.dims
+    ? ` The last ${model.dims - model.counted} numbers are the style, what else the image shows: they are the same in all capsules and have no say in the distance.`
+    : "";
   const share = model.coverage ? `${Math.floor(1e4 * model.coverage + 1e-9) / 100} % of` : "nearly all";
   return {
-    capsule: `The ${model.dims} numbers that the network computes from an image for one class. Every class has its own capsule.`,
-    component: "One number of a capsule, between 0 and 1. Each changes the drawing in its own way.",
-    centre: "The point where every component is 0.5. The network learned to bring the images of a class there.",
+    capsule: `The ${model.dims} numbers that the network computes from an image for one class. Every class has its own capsule.${style}`,
+    component: "One number of a capsule, between 0 and 1. Move it to see how it changes the drawing.",
+    centre: "The point where every component is 0.5. The network learned to bring the capsule of the right class there.",
     unit: `How far a component usually lies from 0.5: m/√n, here ${Number(model.unit.toFixed(4))}.`,
     hit: isCalibrated(model)
       ? `So near the centre as ${share} the images of the class lie. Found on images that were not used for training.`
