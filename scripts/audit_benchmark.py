@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 from cleanlab.rank import get_label_quality_scores
+from record import machine, markdown, mean, write
 from rich.console import Console
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
@@ -40,10 +41,9 @@ from hitnet.data.corrections import Correction, write_corrections
 from hitnet.data.folds import fold_of, pool
 from hitnet.data.mapped import MappedImages
 from hitnet.experiments.runner import do
-from hitnet.files import read_json, write_bytes, write_json, write_text
+from hitnet.files import read_json, write_bytes
 from hitnet.interpret.label_quality import best_temperature, label_quality
 from hitnet.runs.audit_folder import AuditFolder
-from hitnet.runs.environment import describe_environment
 from hitnet.runs.reopen import load_data, load_model
 from hitnet.runs.run import Run
 from hitnet.runs.train import train
@@ -274,17 +274,17 @@ def pays(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 COLUMNS = {
-    "auroc": ("AUROC", "{:.4f}"),
-    "average_precision": ("average precision", "{:.4f}"),
-    "precision_100": ("precision, first 100", "{:.3f}"),
-    "precision_errors": ("precision, as many as errors", "{:.3f}"),
-    "precision_of_calls": ("precision of `wrong label`", "{:.3f}"),
-    "recall_of_calls": ("recall of `wrong label`", "{:.3f}"),
-    "known": ("known wrong labels", "{:.0f}"),
-    "among_50": ("among the first 50", "{:.1f}"),
-    "among_100": ("among the first 100", "{:.1f}"),
-    "test_error": ("test error, %", "{:.2f}"),
-    "minutes": ("minutes", "{:.1f}"),
+    "auroc": ("AUROC", 4),
+    "average_precision": ("average precision", 4),
+    "precision_100": ("precision, first 100", 3),
+    "precision_errors": ("precision, as many as errors", 3),
+    "precision_of_calls": ("precision of `wrong label`", 3),
+    "recall_of_calls": ("recall of `wrong label`", 3),
+    "known": ("known wrong labels", 0),
+    "among_50": ("among the first 50", 1),
+    "among_100": ("among the first 100", 1),
+    "test_error": ("test error, %", 2),
+    "minutes": ("minutes", 1),
 }
 
 
@@ -295,16 +295,12 @@ def table(rows: list[dict[str, Any]]) -> str:
         groups.setdefault((row["case"], row["way"], row.get("score", "")), []).append(row)
     columns = [name for name in COLUMNS if any(row.get(name) is not None for row in rows)]
     titles = ["case", "way", "score", "seeds", *(COLUMNS[name][0] for name in columns)]
-    lines = [titles, ["---"] * 3 + ["---:"] * (len(titles) - 3)]
+    lines = []
     for key, members in groups.items():
-        cells = []
-        for name in columns:
-            values = [row[name] for row in members if row.get(name) is not None]
-            mean = COLUMNS[name][1].format(np.mean(values)) if values else "–"
-            spread = f" ± {COLUMNS[name][1].format(np.std(values, ddof=1))}" if len(values) > 1 else ""
-            cells.append(mean + spread)
+        measured = ([row[name] for row in members if row.get(name) is not None] for name in columns)
+        cells = [mean(values, COLUMNS[name][1]) for name, values in zip(columns, measured, strict=True)]
         lines.append([*key, str(len(members)), *cells])
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return markdown(titles, lines, left=3)
 
 
 def main() -> None:
@@ -327,16 +323,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/audit"))
     args = parser.parse_args()
     args.work = args.work.resolve()
-    path = args.out.with_name(f"{args.out.name}-{args.part}.json")
+    out = args.out.with_name(f"{args.out.name}-{args.part}")
+    path = out.with_suffix(".json")
     content = read_json(path) if path.is_file() else {"rows": []}
-    content["machine"] = describe_environment(torch.device("cpu"), torch.float32, 1, {"data": "see the cases"})
+    content["machine"] = machine("see the cases")
     command = "python " + shlex.join(sys.argv)
     for row in parts[args.part](args):
         same = ("case", "seed", "way", "score")
         kept = [old for old in content["rows"] if any(old.get(key) != row.get(key) for key in same)]
         content["rows"] = [*kept, {**row, "command": command}]
-        write_json(path, content)
-        write_text(path.with_suffix(".md"), table(content["rows"]))
+        write(out, content, table(content["rows"]))
     console.print(table(content["rows"]), markup=False)
 
 

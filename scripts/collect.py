@@ -12,6 +12,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from record import markdown
+
 from hitnet.experiments.significance import Errors
 from hitnet.files import write_text
 from hitnet.runs.run import Run
@@ -78,8 +80,7 @@ def main() -> None:
             parser.error(f"{run.path} and {kept[name].path} would both be {name}; collect them into different folders")
         kept[name] = run
         keep(run, args.out / name)
-    lines = [TITLES, ["---"] * len(TITLES), *(row(runs) for runs in groups.values())]
-    text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    text = markdown(TITLES, [row(runs) for runs in groups.values()], left=len(TITLES))
     write_text(args.out / "README.md", text)
     print(f"{text}\n{len(args.runs) - len(finished)} of {len(args.runs)} runs are not finished and were left out")
 

@@ -26,12 +26,12 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
+from record import markdown, write
 from torch import Tensor
 
 import hitnet
 from hitnet.core.model import TEST_BATCH, Model, evaluating
 from hitnet.data import Dataset, ImageSet, to_float
-from hitnet.files import write_json, write_text
 from hitnet.interpret.components import true_capsules
 from hitnet.interpret.figures.canvas import save, shortened, show_pixels, tile
 from hitnet.interpret.quality import moved, quality
@@ -162,7 +162,7 @@ def table(rows: list[Row]) -> str:
     titles += [f"{title} recognised, % (blurred)" for title in KINDS.values()]
     titles += ["precision / coverage of samples, %", "of own spread, %", "distance of prototypes", "of samples"]
     titles += ["own reading: prototypes / sweeps / samples hit, %", "read-back (cross-talk)", "edges (blurred)"]
-    lines = [titles, ["---"] * len(titles)]
+    lines = []
     for row in rows:
         itself = row.get("itself", {})
         hits = [itself.get(f"{kind}_hit") for kind in ("prototypes", "sweeps", "samples")]
@@ -180,7 +180,7 @@ def table(rows: list[Row]) -> str:
                 f"{_number(itself.get('edge_energy'), 2)} ({_number(itself.get('edge_energy_blurred'), 2)})",
             ]
         )
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return markdown(titles, lines, left=len(titles))
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -235,8 +235,7 @@ def main() -> None:
             rows.append({"name": name, "seed": f"mean of {len(of_name)}"} | average(of_name))
     judged = f"{expected.name} ({opened.run.read_result()['test']['error']:.2f} % test error)"
     out = options.out or Path("results") / f"judge-{data.name}"
-    write_json(out.with_suffix(".json"), {"judge": judged, "per_class": options.per_class, "rows": rows})
-    write_text(out.with_suffix(".md"), table(rows))
+    write(out, {"judge": judged, "per_class": options.per_class, "rows": rows}, table(rows))
     title = f"{data.name}: real pictures that are typical, and prototypes"
     save(sheet(pictures, expected.class_names, title), out.with_suffix(".png"))
     print(f"the judge is {judged}\n\n{table(rows)}")

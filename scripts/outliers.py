@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from record import machine, markdown, write
 from rich.console import Console
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 import hitnet
 from hitnet.data import load_dataset, to_float
-from hitnet.files import write_json, write_text
-from hitnet.runs.environment import describe_environment
 from hitnet.runs.reopen import reopen
 
 console = Console(soft_wrap=True)
@@ -62,12 +61,12 @@ def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
 def table(rows: list[dict[str, Any]]) -> str:
     names = list(rows[0]["auroc"])
     titles = ["network", "seed", "training images", "epochs", "test error, %", *names]
-    lines = [titles, ["---", *["---:"] * (len(titles) - 1)]]
+    lines = []
     for row in rows:
         aurocs = (f"{row['auroc'][name]:.4f}" for name in names)
         trained = (str(row["seed"]), f"{row['training_images']:,}", str(row["epochs"]))
         lines.append([row["model"], *trained, f"{row['test_error']:.2f}", *aurocs])
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return markdown(titles, lines)
 
 
 def main() -> None:
@@ -77,10 +76,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/outliers"))
     args = parser.parse_args()
     rows = [measure(path, args.data_dir) for path in args.runs]
-    data = {"data": "the runs' own, and fashion-mnist"}
-    machine = describe_environment(torch.device("cpu"), torch.float32, 1, data)
-    write_json(args.out.with_suffix(".json"), {"machine": machine, "runs": rows})
-    write_text(args.out.with_suffix(".md"), table(rows))
+    write(args.out, {"machine": machine("the runs' own, and fashion-mnist"), "runs": rows}, table(rows))
     console.print(table(rows), markup=False)
     console.print(f"written to {args.out}.json and {args.out}.md")
 

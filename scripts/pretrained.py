@@ -15,16 +15,16 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
+from record import machine, markdown, mean, write
 from rich.console import Console
 
 from hitnet.data import Dataset, ImageSet, load_dataset, stratified_subset
-from hitnet.files import read_json, write_json, write_text
-from hitnet.runs.environment import describe_environment
+from hitnet.files import read_json, write_json
 from hitnet.runs.train import prepare
 from hitnet.settings import TrainConfig
 from hitnet.training.evaluation import evaluate
@@ -87,25 +87,24 @@ def table(rows: list[Row]) -> str:
     size = next((row["size"] for row in rows if row["network"] == FROZEN), "–")
     titles = ["pictures per class", "seeds", "new hitnet-fast, error, %", "minutes"]
     titles += [f"frozen {NETWORK} at {size} px, error, %", "minutes"]
-    lines = [titles, ["---:"] * len(titles)]
+    lines = []
     for per_class in PER_CLASS:
         found = {name: _of(rows, per_class, name) for name in (FRESH, FROZEN)}
         if not any(found.values()):
             continue
-        cells = [text for runs in found.values() for text in (_mean(runs, "error"), _mean(runs, "minutes"))]
+        cells = [text for runs in found.values() for text in _means(runs)]
         lines.append([str(per_class), str(min(map(len, found.values()))), *cells])
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return markdown(titles, lines, left=0)
 
 
 def _of(rows: list[Row], per_class: int, network: str) -> list[Row]:
     return [row for row in rows if (row["per_class"], row["network"]) == (per_class, network)]
 
 
-def _mean(rows: list[Row], name: str) -> str:
-    values = [row[name] for row in rows]
-    if not values:
-        return "–"
-    return f"{fmean(values):.1f}" + (f" ± {stdev(values):.1f}" if len(values) > 1 and name == "error" else "")
+def _means(runs: list[Row]) -> tuple[str, str]:
+    """Error with its spread, and minutes."""
+    minutes = f"{fmean(run['minutes'] for run in runs):.1f}" if runs else "–"
+    return mean([run["error"] for run in runs], 1), minutes
 
 
 def main() -> None:
@@ -116,8 +115,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     file = args.out.with_suffix(".json")
-    machine = describe_environment(torch.device("cpu"), torch.float32, 1, {"data": "cifar10"})
-    found: Row = read_json(file) if file.is_file() else {"machine": machine, "sizes": [], "runs": []}
+    found: Row = read_json(file) if file.is_file() else {"machine": machine("cifar10"), "sizes": [], "runs": []}
     data = load_dataset("cifar10", data_dir=args.data_dir)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -139,8 +137,7 @@ def main() -> None:
                     write_pictures(data, per_class, seed, False, pictures)
                     found["runs"].append(who | measure(pictures, network, size, seed, args.weights, folder / "seen"))
                     console.print(found["runs"][-1])
-                    write_json(file, found)
-                    write_text(args.out.with_suffix(".md"), table(found["runs"]))
+                    write(args.out, found, table(found["runs"]))
     console.print(table(found["runs"]), markup=False)
 
 

@@ -14,10 +14,10 @@ import argparse
 import math
 import warnings
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
-import torch
+from record import machine, markdown, mean, write
 from rich.console import Console
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -26,8 +26,6 @@ from sklearn.neighbors import KNeighborsClassifier
 import hitnet
 from hitnet.data import load_dataset
 from hitnet.defaults import usual_budget
-from hitnet.files import write_json, write_text
-from hitnet.runs.environment import describe_environment
 from hitnet.runs.run import Run
 
 SIDE, HELD_OUT = 32, 0.2
@@ -93,10 +91,11 @@ def _run(config: hitnet.TrainConfig, folder: Path) -> Run:
 
 def steps_table(rows: list[dict[str, Any]]) -> str:
     counts = list(rows[0]["errors"])
-    lines = [["folder", "training pictures", *(f"{count} steps" for count in counts)]]
-    lines.append(["---", *["---:"] * (1 + len(counts))])
-    lines += [[row["folder"], str(row["train"]), *map(_mean, row["errors"].values())] for row in rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    titles = ["folder", "training pictures", *(f"{count} steps" for count in counts)]
+    lines = [
+        [row["folder"], str(row["train"]), *(mean(errors, 1) for errors in row["errors"].values())] for row in rows
+    ]
+    return markdown(titles, lines)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -109,10 +108,10 @@ def table(rows: list[dict[str, Any]]) -> str:
         "prototypes that hit their class alone",
         "minutes",
     ]
-    lines = [titles, ["---", *["---:"] * (len(titles) - 1)]]
+    lines = []
     for row in rows:
         errors = [run["error"] for run in row["runs"]]
-        own = _mean(errors)
+        own = mean(errors, 1)
         best = fmean(errors) <= min(row["simple"].values())
         hit = 100 * fmean(run["prototypes_hit"] for run in row["runs"])
         minutes = fmean(run["processor_seconds"] for run in row["runs"]) / 60
@@ -120,11 +119,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         pictures = f"{row['train']} + {row['test']}"
         cells = [row["folder"], pictures, str(row["classes"]), f"**{own}**" if best else own, *simple]
         lines.append([*cells, f"{hit:.0f} %", f"{minutes:.1f}"])
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
-def _mean(errors: list[float]) -> str:
-    return f"{fmean(errors):.1f}" + (f" ± {stdev(errors):.1f}" if len(errors) > 1 else "")
+    return markdown(titles, lines)
 
 
 def main() -> None:
@@ -135,7 +130,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/small-sets"))
     parser.add_argument("--steps", nargs="+", type=int, metavar="COUNT")
     args = parser.parse_args()
-    machine = describe_environment(torch.device("cpu"), torch.float32, 1, {"data": "picture folders"})
+    about, show = machine("picture folders"), steps_table if args.steps else table
     rows: list[dict[str, Any]] = []
     for folder in args.folders:
         data = load_dataset(str(folder), image_size=SIDE)
@@ -150,9 +145,8 @@ def main() -> None:
                     error = held_out(folder, steps, seed, args.runs)
                     rows[-1]["errors"].setdefault(str(steps), []).append(error)
                 console.print(f"{folder.name}, seed {seed}{'' if steps is None else f', {steps} steps'}: {error:.1f} %")
-                write_json(args.out.with_suffix(".json"), {"machine": machine, "sets": rows})
-                write_text(args.out.with_suffix(".md"), (steps_table if args.steps else table)(rows))
-    console.print((steps_table if args.steps else table)(rows), markup=False)
+                write(args.out, {"machine": about, "sets": rows}, show(rows))
+    console.print(show(rows), markup=False)
 
 
 if __name__ == "__main__":

@@ -10,17 +10,14 @@ import argparse
 from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
-import torch
+from record import machine, markdown, mean, write
 from rich.console import Console
 
 import hitnet
 from hitnet.data import load_dataset, to_float
-from hitnet.files import write_json, write_text
 from hitnet.interpret.verdicts import count_verdicts
-from hitnet.runs.environment import describe_environment
 from hitnet.runs.reopen import reopen
 from hitnet.training.evaluation import all_scores
 
@@ -62,17 +59,17 @@ def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
 def table(rows: list[dict[str, Any]]) -> str:
     titles = ["data", "runs", "test error, %", "covered, %", "sure, %", "wrong among sure, %", "ambiguous, %"]
     titles += ["unknown, %", "classes within, mean", "of another kind: called unknown, %"]
-    lines = [titles, ["---", *["---:"] * (len(titles) - 1)]]
+    lines = []
     groups = defaultdict(list)
     for row in rows:
         groups[row["data"]].append(row)
     for data, runs in groups.items():
         shares = [_shares(row) for row in runs]
-        columns = [_mean([share[name] for share in shares]) for name in list(shares[0])[:-1]]
+        columns = [mean([share[name] for share in shares], 2) for name in list(shares[0])[:-1]]
         strange = runs[0]["strange"]
-        called = "–" if strange is None else f"{_mean([share['strange'] for share in shares])} ({strange['data']})"
+        called = "–" if strange is None else f"{mean([share['strange'] for share in shares], 2)} ({strange['data']})"
         lines.append([data, str(len(runs)), *columns, called])
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return markdown(titles, lines)
 
 
 def _shares(row: dict[str, Any]) -> dict[str, float]:
@@ -87,11 +84,6 @@ def _shares(row: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _mean(values: list[float]) -> str:
-    spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{fmean(values):.2f}{spread}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
@@ -99,9 +91,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/verdicts"))
     args = parser.parse_args()
     rows = [measure(path, args.data_dir) for path in args.runs]
-    machine = describe_environment(torch.device("cpu"), torch.float32, 1, {"data": "the runs' own, and others"})
-    write_json(args.out.with_suffix(".json"), {"machine": machine, "runs": rows})
-    write_text(args.out.with_suffix(".md"), table(rows))
+    write(args.out, {"machine": machine("the runs' own, and others"), "runs": rows}, table(rows))
     console.print(table(rows), markup=False)
     console.print(f"written to {args.out}.json and {args.out}.md")
 

@@ -1,0 +1,131 @@
+"""Test error against processor minutes of all recorded runs, one panel per data set: which network is worth its time?
+
+    python scripts/frontier.py [results] [--out docs/images/frontier.png]
+
+Reads the records of all runs below the folder (args.json, env.json, result.json). A point is the mean over the seeds of
+one network with the same settings; the line joins those that no other beats in both error and time. Minutes are those
+of training, without the finishing phase of the drawings, whether they were spent on all training images or on some of
+them. Full points were computed in bfloat16, on processors that are fast at it. Runs without a measured processor time
+are left out.
+"""
+
+import argparse
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from collect import settings
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
+
+from hitnet.interpret.figures.canvas import BLUE, GOLD, GREY, ORANGE, save
+from hitnet.runs.run import Run
+
+FAMILIES = {"hitnet-fast": BLUE, "hitnet-deep": GOLD, "hitnet": ORANGE}
+OTHERS = "all others"
+COLUMNS = 3
+
+
+@dataclass(frozen=True)
+class Point:
+    """One network with one choice of settings, over its seeds."""
+
+    data: str
+    model: str
+    minutes: float
+    error: float
+    seeds: int
+    precision: str
+
+
+def read_points(folder: Path) -> list[Point]:
+    groups: dict[str, list[Run]] = {}
+    for file in sorted(folder.rglob("result.json")):
+        run = Run.open(file.parent)
+        if "processor_seconds" in run.read_result():
+            groups.setdefault(json.dumps(settings(run.read_settings())), []).append(run)
+    return [summarise(runs) for runs in groups.values()]
+
+
+def summarise(runs: list[Run]) -> Point:
+    results = [run.read_result() for run in runs]
+    return Point(
+        data=results[0]["data"],
+        model=results[0]["model"],
+        minutes=fmean(result["processor_seconds"] / 60 for result in results),
+        error=fmean(result["test"]["error"] for result in results),
+        seeds=len(runs),
+        precision=runs[0].read_environment()["precision"],
+    )
+
+
+def frontier(points: list[Point]) -> list[Point]:
+    """Those that no other point beats in both error and time, the fastest first."""
+    best, kept = math.inf, []
+    for point in sorted(points, key=lambda each: (each.minutes, each.error)):
+        if point.error < best:
+            best = point.error
+            kept.append(point)
+    return kept
+
+
+def draw(points: list[Point]) -> Figure:
+    names = [name for name, _ in Counter(point.data for point in points).most_common()]
+    rows = math.ceil(len(names) / COLUMNS)
+    figure = Figure(figsize=(4.6 * COLUMNS, 3.4 * rows), layout="constrained")
+    panels = figure.subplots(rows, COLUMNS, squeeze=False)
+    for axes in panels.flat[len(names) :]:
+        axes.set_visible(False)
+    seen = {point.model if point.model in FAMILIES else OTHERS for point in points}
+    colours = [
+        Line2D([], [], marker="o", linestyle="", color=FAMILIES.get(name, GREY), label=name)
+        for name in (*FAMILIES, OTHERS)
+        if name in seen
+    ]
+    for words, filled in (("bfloat16", GREY), ("float32", "white")):
+        colours.append(Line2D([], [], marker="s", linestyle="", color=GREY, markerfacecolor=filled, label=words))
+    figure.legend(handles=colours, loc="outside lower center", ncols=len(colours), frameon=False, fontsize=8)
+    for name, axes in zip(names, panels.flat, strict=False):
+        of_data = [point for point in points if point.data == name]
+        best = frontier(of_data)
+        axes.plot([point.minutes for point in best], [point.error for point in best], color=GREY, linewidth=0.8)
+        for point in of_data:
+            colour = FAMILIES.get(point.model, GREY)
+            filled = colour if point.precision == "bfloat16" else "white"
+            axes.plot(point.minutes, point.error, "o", markersize=5, color=colour, markerfacecolor=filled)
+        for point in {point.model: point for point in best}.values():  # the last of each network has its lowest error
+            words = f"{point.model}\n{point.error:.2f} %"
+            axes.annotate(words, (point.minutes, point.error), (4, 4), textcoords="offset points", fontsize=7)
+        axes.set(title=name, xscale="log", yscale="log", xlabel="processor minutes", ylabel="test error, %")
+        axes.margins(0.18)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_locator(NullLocator())
+        axes.tick_params(labelsize=7)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
+    parser.add_argument("--out", type=Path, default=Path("docs/images/frontier.png"))
+    args = parser.parse_args()
+    points = read_points(args.results)
+    save(draw(points), args.out)
+    for point in sorted(frontier_of_each(points), key=lambda each: (each.data, each.minutes)):
+        print(f"{point.data:15} {point.model:18} {point.error:6.2f} % in {point.minutes:5.1f} min ({point.seeds} runs)")
+
+
+def frontier_of_each(points: list[Point]) -> list[Point]:
+    names = {point.data for point in points}
+    return [point for name in names for point in frontier([each for each in points if each.data == name])]
+
+
+if __name__ == "__main__":
+    main()
