@@ -108,8 +108,8 @@ def wait_until(page: Page, done: Callable[[], bool]) -> None:
 
 
 def set_slider(page: Page, component: int, value: float) -> None:
-    page.eval_on_selector(
-        f'[data-component="{component}"] .film-slider',
+    # Sliders come once their effects are measured, so this waits for them.
+    page.locator(f'[data-component="{component}"] .film-slider').evaluate(
         "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('input', { bubbles: true })); }",
         value,
     )
