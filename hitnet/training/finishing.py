@@ -5,9 +5,9 @@ Each step redraws real images from their own capsules and draws random capsules,
 - pixels: a real image must come back from its own capsule;
 - read-back: the frozen network must read a drawing as the capsule that was drawn, also when the drawing is moved by a
   pixel or blurred; otherwise it learns a fine pattern that means something to this network only;
-- typical: the centre of a class must look like the training image near it that the others there resemble most; pixels
-  alone would average boots that face left with boots that face right. The prototype comes to resemble that image: do
-  not publish it if the images are private;
+- typical: the centre of a class must look like the training image near it that the others there resemble most, of those
+  with clear edges; pixels alone would average boots that face left with boots that face right. The prototype comes to
+  resemble that image: do not publish it if the images are private;
 - critic: a small network that sees whole pictures must take the drawing for a real picture of its class.
 
 The classifier never changes, so its error stays the same. No other classifier takes part, so what an independent one
@@ -33,13 +33,14 @@ from hitnet.core.model import TEST_BATCH, Model, evaluating
 from hitnet.data import Batches, ImageSet, at_most
 from hitnet.data.transforms import mirror
 from hitnet.interpret.exemplars import typical_images
-from hitnet.interpret.sharpness import blurred
+from hitnet.interpret.sharpness import blurred, edge_energy
 from hitnet.settings import ImageShape
 from hitnet.training.state import optimizer_tensors, restore_optimizer, under
 
 # Weights of the losses, in units of the images' variation and of m/√n. That of typical falls in the second half: the
 # image that a prototype is drawn to lies at the rim of the hit zone, and at last the reading of the centre counts more.
 PIXELS, READ_BACK, TYPICAL, CRITIC = 2.5, 0.1, 6.0, 0.15
+LONG = 1200  # steps; in a shorter phase typical weighs less, for there is no time to learn its picture and the rest
 CENTRE_WEIGHT = 40.0  # of a centre's read-back, beside 1 for another capsule's
 NEAR_ENOUGH = 0.5  # the share of the hit radius within which the reading of a centre counts as exact
 REAL, RANDOM, CENTRES = 32, 64, 10  # images redrawn in a step, random capsules, and how many of those are centres
@@ -87,7 +88,8 @@ def gather(model: Model, data: ImageSet, flip: bool, generator: torch.Generator)
         variation += float((images[of_class] - images[of_class].mean(0)).double().square().sum())
         # If no image of a class is recognised, all of them count.
         chosen = of_class & right if (of_class & right).any() else of_class
-        typical.append(images[typical_image(model, data, chosen.nonzero().squeeze(1), deviations)])
+        own = crisper_half(images, chosen.nonzero().squeeze(1))
+        typical.append(images[typical_image(model, data, own, deviations)])
         sieves.append(_sieve(deviations[chosen]))
     pixels = max(variation / images.numel(), 1e-6)
     return Material(images, labels, deviations, pixels, torch.stack(typical), torch.stack(sieves))
@@ -101,6 +103,15 @@ def _look(model: Model, data: ImageSet) -> tuple[Tensor, Tensor]:
     parts = [(model.all_capsules(pictures), model.shrink(pictures)) for pictures, _ in Batches(data, TEST_BATCH)]
     capsules, images = zip(*parts, strict=True)
     return torch.cat(capsules), torch.cat(images)
+
+
+def crisper_half(images: Tensor, own: Tensor) -> Tensor:
+    """Of the `own` images, those with at least their median edge energy: (count, c, h, w), (some,) -> (half of them,).
+
+    What resembles most images is often the dullest: a dim number on a dim wall.
+    """
+    edges = edge_energy(images[own])
+    return own[edges >= edges.median()]
 
 
 def typical_image(model: Model, data: ImageSet, own: Tensor, deviations: Tensor, near: int = 200) -> int:
@@ -223,7 +234,8 @@ class Finishing:
         loss = PIXELS * (redrawn - material.images[chosen]).square().mean() / material.variation
         loss = loss + READ_BACK * self._read_back(new, wanted, classes)
         typical = (new[:CENTRES] - material.typical[classes[:CENTRES]]).square().mean() / material.variation
-        loss = loss + TYPICAL * _falling(self.steps_done, self.steps, 0.3) * typical
+        weight = TYPICAL * min(1.0, self.steps / LONG) * _falling(self.steps_done, self.steps, 0.3)
+        loss = loss + weight * typical
         if self.steps_done >= CRITIC_FROM:
             loss = loss + CRITIC * self._criticise(new, classes)
         self.optimizer.zero_grad(set_to_none=True)

@@ -163,3 +163,22 @@ def test_flat_images_leave_the_deep_encoder_finite():
 def test_the_deep_encoder_has_three_groups_of_two_convolutions(shape, expected):
     assert sizes(DeepEncoder(shape, width=4), nn.Conv2d, torch.rand(2, *shape)) == expected
     assert DeepEncoder(shape).num_features == 256 * 9
+
+
+def test_pooling_before_the_relu_changes_neither_features_nor_gradients():
+    torch.manual_seed(0)
+    encoder, images = FastEncoder((1, 12, 12), width=4).double(), torch.rand(3, 1, 12, 12, dtype=torch.float64)
+    weights = list(encoder.parameters())
+    features = encoder(images)
+    layers, plain = list(encoder.layers), images
+    for place, layer in enumerate(layers):
+        if isinstance(layer, nn.MaxPool2d):
+            plain = layer(F.relu(plain))
+        elif not (isinstance(layer, nn.ReLU) and isinstance(layers[place - 1], nn.MaxPool2d)):
+            plain = layer(plain)
+    assert torch.equal(features, plain)
+    slopes = torch.rand_like(features)
+    for found, expected in zip(
+        *(torch.autograd.grad(each, weights, slopes) for each in (features, plain)), strict=True
+    ):
+        assert torch.equal(found, expected)

@@ -14,6 +14,7 @@ from hitnet.training.finishing import (
     CENTRES,
     Critic,
     Finishing,
+    crisper_half,
     gather,
     random_deviations,
     shifted,
@@ -121,6 +122,14 @@ def test_the_typical_image_is_the_middle_of_the_nearest_ones_in_the_eyes_of_the_
     assert typical_image(model, data, everything, distances, near=7) == 3
     assert typical_image(model, data, everything, distances, near=5) == 2
     assert typical_image(model, data, torch.tensor([6]), distances) == 6
+
+
+def test_only_the_crisper_half_of_a_class_can_be_typical():
+    contrasts = torch.tensor([5.0, 1, 4, 2, 3])
+    images = contrasts.view(-1, 1, 1, 1) * torch.tensor([[0.0, 0.1], [0.1, 0.0]])
+    assert crisper_half(images, torch.arange(5)).tolist() == [0, 2, 4]
+    assert crisper_half(images, torch.tensor([1, 3])).tolist() == [1, 3], "neither of two is left out"
+    assert crisper_half(images, torch.tensor([1])).tolist() == [1]
 
 
 def _on_a_circle(degrees: torch.Tensor) -> torch.Tensor:
