@@ -39,7 +39,7 @@ from hitnet.interpret.sharpness import blurred
 from hitnet.runs.reopen import reopen, reopen_drawing
 
 PRECISION_NEIGHBOUR, COVERAGE_NEIGHBOUR = 3, 5  # as in the two papers
-KINDS = {"prototypes": "prototypes", "sweeps": "sweeps", "samples": "samples", "own_spread": "own spread"}
+KINDS = ("prototypes", "sweeps", "samples", "own_spread")
 GAP = 2  # pixels between two pictures of the sheet
 
 Row = dict[str, Any]
@@ -157,30 +157,23 @@ def average(rows: list[Row]) -> Row:
 
 
 def table(rows: list[Row]) -> str:
-    """A Markdown table, one line per row."""
-    titles = ["runs", "seed", "test error, %", "R²"]
-    titles += [f"{title} recognised, % (blurred)" for title in KINDS.values()]
-    titles += ["precision / coverage of samples, %", "of own spread, %", "distance of prototypes", "of samples"]
-    titles += ["own reading: prototypes / sweeps / samples hit, %", "read-back (cross-talk)", "edges (blurred)"]
+    """A Markdown table, one line per row, of what matters most; OUT.json has the rest."""
+    titles = ["runs", "seed", "test error, %", "R²", "edges", "prototypes that hit alone, %"]
+    titles += ["the judge recognises: prototypes, %", "sweeps, %", "samples, %", "samples after a blur, %"]
+    titles += ["precision / coverage of samples, %"]
     lines = []
     for row in rows:
-        itself = row.get("itself", {})
-        hits = [itself.get(f"{kind}_hit") for kind in ("prototypes", "sweeps", "samples")]
+        itself, samples = row.get("itself", {}), row["samples"]
+        recognised = [row[kind]["recognised"] for kind in ("prototypes", "sweeps", "samples")]
         lines.append(
             [
-                *(row["name"], row["seed"], _number(row.get("test_error"), 2), _number(itself.get("r2"), 2)),
-                *(f"{_percent(row[kind]['recognised'])} ({_percent(row[kind]['blurred'])})" for kind in KINDS),
-                *(
-                    f"{_percent(row[kind]['precision'])} / {_percent(row[kind]['coverage'])}"
-                    for kind in ("samples", "own_spread")
-                ),
-                *(_number(row[kind]["distance"], 2) for kind in ("prototypes", "samples")),
-                " / ".join(_percent(each) for each in hits),
-                f"{_number(itself.get('read_back'), 2)} ({_number(itself.get('cross_talk'), 2)})",
-                f"{_number(itself.get('edge_energy'), 2)} ({_number(itself.get('edge_energy_blurred'), 2)})",
+                *(row["name"], row["seed"], _number(row.get("test_error"), 2)),
+                *(_number(itself.get(name), 2) for name in ("r2", "edge_energy")),
+                *(_percent(share) for share in (itself.get("prototypes_hit"), *recognised, samples["blurred"])),
+                f"{_percent(samples['precision'])} / {_percent(samples['coverage'])}",
             ]
         )
-    return markdown(titles, lines, left=len(titles))
+    return markdown(titles, lines, left=2)
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -212,12 +205,13 @@ def main() -> None:
     parser.add_argument("--runs", nargs="+", action="append", required=True, metavar=("NAME", "RUN"))
     parser.add_argument("--per-class", type=int, default=1000)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--no-real", action="store_true", help="no real pictures on the sheet, for their licence")
     options = parser.parse_args()
     opened = reopen(options.judge, "cpu")
     data, expected = opened.load_data(), opened.model.config
     judge = Judge.of(opened.model, data.test, options.per_class)
     rows: list[Row] = [{"name": "real pictures", "seed": "–", **assess_real(judge, data)}]
-    pictures = [("real", judge.typical())]
+    pictures = [] if options.no_real else [("real", judge.typical())]
     for name, *paths in options.runs:
         of_name: list[Row] = []
         for path in map(Path, paths):
@@ -236,7 +230,7 @@ def main() -> None:
     judged = f"{expected.name} ({opened.run.read_result()['test']['error']:.2f} % test error)"
     out = options.out or Path("results") / f"judge-{data.name}"
     write(out, {"judge": judged, "per_class": options.per_class, "rows": rows}, table(rows))
-    title = f"{data.name}: real pictures that are typical, and prototypes"
+    title = f"{data.name}: {'' if options.no_real else 'real pictures that are typical, and '}prototypes"
     save(sheet(pictures, expected.class_names, title), out.with_suffix(".png"))
     print(f"the judge is {judged}\n\n{table(rows)}")
 

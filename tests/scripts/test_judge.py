@@ -107,7 +107,7 @@ def test_rows_of_real_pictures_of_runs_and_their_mean(runs, tmp_path: Path, monk
     assert first["itself"]["sweeps_hit"] is not None
 
     table = out.with_suffix(".md").read_text().splitlines()
-    assert table[2].startswith(f"| real pictures | – | – | – | {100 * real['samples']['recognised']:.1f} (")
+    assert table[2].startswith(f"| real pictures | – | – | – | – | – | {100 * real['samples']['recognised']:.1f} | ")
     assert table[5].startswith(f"| new | mean of 2 | {mean['test_error']:.2f} | {mean['itself']['r2']:.2f} | ")
     assert len({line.count("|") for line in table}) == 1
     assert out.with_suffix(".png").stat().st_size > 1000
