@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hitnet.interpret.verdicts import calibrate, outlier_score, verdicts
     from hitnet.runs.train import train
     from hitnet.settings import TrainConfig
+    from hitnet.training.fit import finish
 
 __version__ = "0.1.0"
 
@@ -57,6 +58,7 @@ _HOMES = {
     "TrainConfig": "settings",
     "train": "runs.train",
     "with_hit_or_miss": "core.transplant",
+    "finish": "training.fit",
     "save_pretrained": "hub",
     "from_pretrained": "hub",
     "push_to_hub": "hub",
@@ -78,6 +80,7 @@ __all__ = [  # noqa: RUF022 - in the order of the paper
     "load",
     "TrainConfig",
     "train",
+    "finish",
     "prototypes",
     "deformations",
     "sample",

@@ -301,7 +301,8 @@ def prototypes(run: RunFolder, evolution: bool = False, data_dir: Path | None = 
 def finish(run: RunFolder, steps: int | None = None, data_dir: Path | None = None, device: str = "auto") -> None:
     """Give a finished run a convolutional decoder, trained so that the network recognises its own drawings.
 
-    The classifier stays as it is, and so does its error; the run's model, pictures and result are updated.
+    The classifier stays as it is, and so does its error; the run's model, pictures and result are updated. A second
+    phase adds to the first.
 
     Example: hitnet finish runs/mnist/hitnet-fast-s0
 
@@ -314,10 +315,15 @@ def finish(run: RunFolder, steps: int | None = None, data_dir: Path | None = Non
     from hitnet import console
     from hitnet.runs.finish import finish_run
 
-    with console.progress("finishing", steps) as done:
-        before, finished = finish_run(run, steps, data_dir, device, done)
+    console.say(f"finishing the drawings of {run}")
+    try:
+        with console.progress("finishing", steps) as done:
+            before, finished = finish_run(run, steps, data_dir, device, done)
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt("stopped; the same command resumes") from stop
     console.show_finished(before, finished.read_result())
     console.say(f"prototypes: {finished.plots_folder / 'prototypes.png'}")
+    console.say(f"all deformations: hitnet prototypes {finished.path}")
 
 
 def explain(

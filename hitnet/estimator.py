@@ -1,10 +1,10 @@
 """HitNet as a scikit-learn classifier, for images in any layout and for plain feature vectors."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from math import prod
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -22,6 +22,7 @@ from hitnet.interpret.prototypes import prototypes
 from hitnet.interpret.verdicts import calibrate_on
 from hitnet.settings import ImageShape, RunSettings, Schedule, TrainConfig, checked_shape
 from hitnet.training.devices import choose_device
+from hitnet.training.finishing import count_steps
 from hitnet.training.fit import finish, fit, seeded
 from hitnet.training.state import make_optimizer
 
@@ -54,8 +55,8 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         `predict_set` and `verdicts`. If that is less than one row per class, or a class has only one row, nothing is
         held out, the temperature is the hit radius, and there are no radii.
     coverage: `predict_set` should contain the true class for this fraction of new rows.
-    finishing: after `fit`, train the decoder alone until the network recognises its own drawings, for this fraction of
-        the training steps; predictions stay the same, and 0 leaves it out. The network's own if not given.
+    finishing: after `fit`, train the decoder alone so that the network recognises its own drawings, for this fraction
+        of the training steps; predictions stay the same, and 0 leaves it out. The network's own if not given.
     warm_start: `fit` continues with the network it has, and holds out the same rows of the same data.
 
         >>> from sklearn.datasets import load_iris
@@ -126,7 +127,8 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             kept, held_out = split(labels, self.validation, self._split_seed)
             self._learn(inputs[kept], labels[kept], settings)
             if self.image_shape_ is not None and settings.finishing:
-                finish(self.net_, inputs[kept], labels[kept], settings)
+                steps = count_steps(settings.finishing, settings.epochs * math.ceil(len(kept) / settings.batch_size))
+                finish(self.net_, inputs[kept], labels[kept], steps=steps, seed=settings.seed)
             if len(held_out):
                 self._calibrate(inputs[held_out], labels[held_out])
         return self
@@ -337,8 +339,10 @@ def to_features(flat: Array) -> Tensor:
 
 def to_images(flat: Array, shape: ImageShape) -> Tensor:
     """(N, channels · height · width) -> (N, channels, height, width) in [0, 1]; whole numbers become x/255."""
-    if flat.shape[1] != prod(shape):
-        raise ValueError(f"images of shape {shape} have {prod(shape)} values, got {flat.shape[1]}; check image_shape")
+    if flat.shape[1] != math.prod(shape):
+        raise ValueError(
+            f"images of shape {shape} have {math.prod(shape)} values, got {flat.shape[1]}; check image_shape"
+        )
     limit, kind = (255, "whole numbers in 0..255") if flat.dtype.kind in "iu" else (1, "floats in [0, 1]")
     if flat.min() < 0 or flat.max() > limit:
         raise ValueError(

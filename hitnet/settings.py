@@ -143,7 +143,7 @@ class RunOptions:
     """Show every class equally often, however many images it has. If not given, this is done where the largest class
     has more than 5 times as many as the smallest (paper: no)."""
     finishing: float | None = None
-    """Afterwards, train the decoder alone until the network recognises its own drawings: length of this phase as a
+    """Afterwards, train the decoder alone so that the network recognises its own drawings: length of this phase as a
     fraction of the training steps, at least 200 steps; 0 for none; the network's own if not given (paper: 0)."""
     train_images: int | None = None
     """Train on only this many images, in proportion to the class sizes, at least one per class."""
@@ -157,7 +157,7 @@ class RunOptions:
     The rate then falls 5 % per epoch where it would otherwise rise and fall once."""
     no_exemplars: bool = False
     """Keep no training images in the run folder; by default a few small copies are kept, shown beside drawings and in
-    plots/inputs.png."""
+    plots/inputs.png. Nor are prototypes drawn like a typical image, which makes them less clear."""
     track: Literal["none", "tensorboard"] = "none"
     """tensorboard writes curves, prototypes, reconstructions and histograms of components to RUN/tensorboard."""
 

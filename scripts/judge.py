@@ -71,14 +71,15 @@ class Judge:
         seen, real = look(self.model, pictures), self.real[index]
         return {
             "recognised": self.recognises(seen, index),
-            "blurred": self.recognises(look(self.model, blurred(pictures)), index),
+            "blurred": self.recognises(look(self.model, blurred(self.model.shrink(pictures))), index),
             **naturalness(seen[: len(real)], real),  # coverage depends on the number of samples
         }
 
     def typical(self) -> Tensor:
-        """The real picture of each class that is closest to all others: (classes, channels, height, width)."""
+        """The real picture of each class that is closest to all others, at the size of drawings: (classes, c, h, w)."""
         middle = [int(torch.cdist(each, each).sum(1).argmin()) for each in self.real]
-        return torch.stack([pictures[index] for pictures, index in zip(self.pictures, middle, strict=True)])
+        chosen = torch.stack([pictures[index] for pictures, index in zip(self.pictures, middle, strict=True)])
+        return self.model.shrink(chosen)
 
 
 @torch.no_grad()

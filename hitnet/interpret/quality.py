@@ -102,7 +102,7 @@ def quality(
     component_images = min(max(component_images, model.head.num_classes), len(images))
     own = true_capsules(model, images, labels) if capsules is None else capsules
     images = model.shrink(images)  # from here on they are only compared with drawings
-    variation = _within_classes(images, labels)
+    variation = variation_within(images, labels)
     generator = torch.Generator().manual_seed(seed)
     drawn = prototypes(model)
     of_prototypes = _read(model, lambda index: drawn[index : index + 1])
@@ -164,12 +164,13 @@ def _look(model: Model, data: ImageSet) -> tuple[Tensor, Tensor]:
     return torch.cat(capsules), torch.cat(images)
 
 
-def _within_classes(images: Tensor, labels: Tensor) -> float:
-    """Summed squared distances of images to the mean of their class."""
-    return sum(
-        float((of_class - of_class.mean(0)).double().square().sum())
-        for of_class in (images[labels == index] for index in labels.unique())
-    )
+def variation_within(images: Tensor, labels: Tensor) -> float:
+    """Summed squared distances of images to the mean of their class; exactly 0 if all of a class are equal."""
+    total = 0.0
+    for index in labels.unique():
+        of_class = images[labels == index].double()
+        total += float((of_class - of_class.mean(0)).square().sum())
+    return total
 
 
 def _error(model: Model, images: Tensor, labels: Tensor, capsules: Tensor) -> float:
@@ -191,7 +192,7 @@ def _component_gains(
     if len(images) > limit:
         chosen = stratified_subset(labels, limit, generator).to(labels.device)
         images, labels, own = images[chosen], labels[chosen], own[chosen]
-    variation = _within_classes(images, labels)
+    variation = variation_within(images, labels)
     centre = torch.full_like(own, CENTRE)
     without = _explained(_error(model, images, labels, centre), variation)
     gains = []

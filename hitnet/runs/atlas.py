@@ -1,6 +1,7 @@
 """The atlas of a run: files with its prototypes, a page of deformations per class, and a film of the training."""
 
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -36,6 +37,14 @@ def write_atlas(
             figures.save(page, folder / "atlas" / f"{file_name(index, name, len(names))}{suffix}")
         done(1)
     return [folder / "prototypes.png", folder / "atlas"]
+
+
+def remove_atlas(run: Run) -> None:
+    """Take away what `write_atlas` and `write_evolution` drew with another decoder."""
+    for name in ("prototypes.svg", "evolution.gif"):
+        (run.plots_folder / name).unlink(missing_ok=True)
+    if (run.plots_folder / "atlas").is_dir():
+        shutil.rmtree(run.plots_folder / "atlas")
 
 
 def write_evolution(opened: Reopened) -> Path:

@@ -13,14 +13,14 @@ from hitnet.data import ImageSet
 from hitnet.defaults import OWN
 from hitnet.files import next_version, write_json
 from hitnet.interpret.quality import measure
+from hitnet.runs.atlas import remove_atlas
 from hitnet.runs.exemplars import keeps_exemplars, write_exemplars
 from hitnet.runs.reopen import reopen
 from hitnet.runs.result import plot
 from hitnet.runs.run import Run
 from hitnet.settings import RunSettings
 from hitnet.training.evaluation import evaluate
-from hitnet.training.finishing import Finishing, count_steps
-from hitnet.training.loop import TrainingStopped
+from hitnet.training.finishing import Finishing, check_finishable, count_steps
 
 SAVED_EVERY = 50  # steps
 
@@ -51,12 +51,14 @@ def finish_run(
     training = opened.training_images(data)
     if steps is None:
         share = settings.finishing or OWN["hitnet-fast"]["finishing"]
-        steps = count_steps(share, before["epochs"] * len(training) // settings.batch_size)
+        steps = count_steps(share, before["epochs"] * math.ceil(len(training) / settings.batch_size))
     finished, record = finish_model(run, model, training, steps, settings, stepped)
     test = data.test.to(model.device)
     drawings = measure(finished, test)
     assert drawings.summary is not None
-    plot(run, finished, evaluate(finished, test), drawings)
+    evaluation = evaluate(finished, test)
+    plot(run, finished, evaluation, drawings)
+    remove_atlas(run)
     # Those of a run that has some stay right: its encoder and capsules did not change.
     if keeps_exemplars(run, finished) and not run.exemplars_file.is_file():
         write_exemplars(run, finished, training)
@@ -65,6 +67,7 @@ def finish_run(
         "decoder": type(finished.decoder).__name__,
         "parameters": sum(parameter.numel() for parameter in finished.parameters()),
         "finishing": record,
+        "test": evaluation.to_json(data.class_names),
         "quality": drawings.quality.to_json(),
         "components": asdict(drawings.summary),
     }
@@ -80,16 +83,12 @@ def finish_model(
 
     The state of the phase stays in the run folder: remove it when the result is written.
     """
-    phase = Finishing(model, training, steps, seed=settings.seed, flip=settings.flip)
+    imitate = not settings.no_exemplars
+    phase = Finishing(model, training, steps, seed=settings.seed, flip=settings.flip, imitate=imitate)
     phase.restore(run.finishing_file)
     stepped(phase.steps_done, steps)
     while not phase.done:
-        loss = phase.step()
-        if not math.isfinite(loss):
-            raise TrainingStopped(
-                f"the loss of the finishing phase became {loss} at step {phase.steps_done}; "
-                "train without it: --finishing 0"
-            )
+        phase.step()
         stepped(1, steps)
         if phase.steps_done % SAVED_EVERY == 0:
             phase.save(run.finishing_file)
@@ -103,12 +102,3 @@ def save_next(run: Run, model: Model) -> None:
     """Replace a run's model by its next version, whatever happens meanwhile."""
     with next_version(run.model_folder) as folder:
         model.save(folder)
-
-
-def check_finishable(model: Model, name: str) -> None:
-    """Refuse networks that have no centre to draw."""
-    if not model.head.has_hit_zone:
-        raise ValueError(
-            f"{name} is {model.config.name}, whose capsules have no centre to draw; "
-            "choose a run of hitnet-fast or of another network with Hit-or-Miss"
-        )

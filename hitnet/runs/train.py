@@ -19,14 +19,14 @@ from hitnet.defaults import UNEVEN
 from hitnet.files import remove_leftovers
 from hitnet.runs.calibrate import find_radii
 from hitnet.runs.environment import describe_environment
-from hitnet.runs.finish import check_finishable, finish_model, save_next
+from hitnet.runs.finish import finish_model, save_next
 from hitnet.runs.inputs import write_inputs
 from hitnet.runs.reopen import load_data, split
 from hitnet.runs.result import load_trained, write_result
 from hitnet.runs.run import Run
 from hitnet.settings import RunSettings, TrainConfig
 from hitnet.training.devices import choose_device, choose_precision, join_team
-from hitnet.training.finishing import count_steps
+from hitnet.training.finishing import check_finishable, count_steps
 from hitnet.training.frozen import FrozenModel, look
 from hitnet.training.loop import Job, TrainingStopped, train_epochs
 from hitnet.training.needs import check_fits

@@ -33,8 +33,10 @@ from hitnet.core.model import TEST_BATCH, Model, evaluating
 from hitnet.data import Batches, ImageSet, at_most
 from hitnet.data.transforms import mirror
 from hitnet.interpret.exemplars import typical_images
+from hitnet.interpret.quality import variation_within
 from hitnet.interpret.sharpness import blurred, edge_energy
 from hitnet.settings import ImageShape
+from hitnet.training.loop import TrainingStopped
 from hitnet.training.state import optimizer_tensors, restore_optimizer, under
 
 # Weights of the losses, in units of the images' variation and of m/√n. That of typical falls in the second half: the
@@ -45,6 +47,7 @@ CENTRE_WEIGHT = 40.0  # of a centre's read-back, beside 1 for another capsule's
 NEAR_ENOUGH = 0.5  # the share of the hit radius within which the reading of a centre counts as exact
 REAL, RANDOM, CENTRES = 32, 64, 10  # images redrawn in a step, random capsules, and how many of those are centres
 MOST_IMAGES = 12_000  # training images that take part
+LEAST_WITHIN = 0.1  # the least variation within classes that counts, in parts of that of all images
 FEWEST_STEPS = 200
 RATE, AVERAGING = 0.001, 0.995
 CRITIC_FROM = 20  # the step at which the critic joins in
@@ -66,14 +69,16 @@ class Material:
     """(count, dims)"""
     variation: float
     """Mean squared difference of a pixel to its class's mean: the scale of all pixel losses."""
-    typical: Tensor
-    """(classes, channels, height, width)"""
+    present: Tensor
+    """The classes that have images; only these are drawn."""
+    typical: Tensor | None
+    """(classes, channels, height, width); None if no image may be imitated."""
     sieve: Tensor
     """(classes, dims, dims): keeps the directions in which a class varies and damps those in which it hardly does.
     Directions that no image shows would be drawn as noise."""
 
 
-def gather(model: Model, data: ImageSet, flip: bool, generator: torch.Generator) -> Material:
+def gather(model: Model, data: ImageSet, flip: bool, generator: torch.Generator, *, imitate: bool = True) -> Material:
     """Look at training images once, with the frozen network."""
     data = at_most(data, MOST_IMAGES, model.head.num_classes, generator)
     if flip:
@@ -82,17 +87,21 @@ def gather(model: Model, data: ImageSet, flip: bool, generator: torch.Generator)
     labels, capsules, images = data.labels, *_look(model, data)
     deviations = (_of_class(capsules, labels) - CENTRE) / model.head.unit
     right = model.head.decide(model.head.score(capsules)) == labels
-    typical, sieves, variation = [], [], 0.0
-    for index in range(model.head.num_classes):
+    present = labels.unique()
+    typical = images.new_zeros(model.head.num_classes, *images.shape[1:])
+    sieves = torch.eye(deviations.shape[1]).to(deviations).repeat(model.head.num_classes, 1, 1)
+    for index in present.tolist():
         of_class = labels == index
-        variation += float((images[of_class] - images[of_class].mean(0)).double().square().sum())
         # If no image of a class is recognised, all of them count.
         chosen = of_class & right if (of_class & right).any() else of_class
-        own = crisper_half(images, chosen.nonzero().squeeze(1))
-        typical.append(images[typical_image(model, data, own, deviations)])
-        sieves.append(_sieve(deviations[chosen]))
-    pixels = max(variation / images.numel(), 1e-6)
-    return Material(images, labels, deviations, pixels, torch.stack(typical), torch.stack(sieves))
+        if imitate:
+            own = crisper_half(images, chosen.nonzero().squeeze(1))
+            typical[index] = images[typical_image(model, data, own, deviations)]
+        sieves[index] = _sieve(deviations[chosen])
+    # Where all images of a class are alike, pixels would count so much that nothing else did.
+    between = float((images - images.mean(0)).square().mean())
+    variation = max(variation_within(images, labels) / images.numel(), LEAST_WITHIN * between, 1e-6)
+    return Material(images, labels, deviations, variation, present, typical if imitate else None, sieves)
 
 
 def _look(model: Model, data: ImageSet) -> tuple[Tensor, Tensor]:
@@ -150,7 +159,9 @@ class Critic(nn.Module):
         channels, *size = image_shape
         layers: list[nn.Module] = []
         while max(size) > 4:
-            layers += [spectral_norm(nn.Conv2d(channels, width, 4, stride=2, padding=1)), nn.LeakyReLU(0.2)]
+            # A side of one pixel stays as it is while the other is halved.
+            kernel, stride, padding = zip(*((4, 2, 1) if side > 1 else (1, 1, 0) for side in size), strict=True)
+            layers += [spectral_norm(nn.Conv2d(channels, width, kernel, stride, padding)), nn.LeakyReLU(0.2)]
             channels, width, size = width, min(2 * width, 128), [max(1, side // 2) for side in size]
         whole = nn.Linear(channels * math.prod(size), features)
         self.look = nn.Sequential(*layers, nn.Flatten(), spectral_norm(whole), nn.LeakyReLU(0.2))
@@ -163,7 +174,10 @@ class Critic(nn.Module):
 
 
 class Finishing:
-    """One finishing phase: call `step` until `done`, then `finished_decoder`. A saved phase resumes bit for bit."""
+    """One finishing phase: call `step` until `done`, then `finished_decoder`. A saved phase resumes bit for bit.
+
+    imitate: whether prototypes may come to look like a training image.
+    """
 
     def __init__(
         self,
@@ -173,11 +187,13 @@ class Finishing:
         *,
         seed: int = 0,
         flip: bool = False,
+        imitate: bool = True,
     ) -> None:
         if steps < 1:
             raise ValueError(f"the finishing phase needs at least 1 step, got {steps}")
+        check_finishable(model, "this network")
         self.model, self.steps = model.eval().requires_grad_(False), steps
-        self.material = gather(model, data, flip, torch.Generator().manual_seed(seed))
+        self.material = gather(model, data, flip, torch.Generator().manual_seed(seed), imitate=imitate)
         self.generator = torch.Generator().manual_seed(seed)
         self.steps_done, self.seconds, self.processor_seconds = 0, 0.0, 0.0
         with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
@@ -223,21 +239,25 @@ class Finishing:
             for group in optimizer.param_groups:
                 group["lr"] = rate
         chosen = torch.randint(len(material.labels), (REAL,), generator=self.generator).to(device)
-        wanted, classes = random_deviations(
-            RANDOM, self.model.head.num_classes, self.model.head.capsule_dim, self.generator
-        )
-        wanted, classes = wanted.to(device), classes.to(device)
+        wanted, classes = random_deviations(RANDOM, len(material.present), self.model.head.capsule_dim, self.generator)
+        wanted, classes = wanted.to(device), material.present[classes.to(device)]
         drawn = self.decoder.paint(
             torch.cat([material.deviations[chosen], wanted]), torch.cat([material.labels[chosen], classes])
         )
         redrawn, new = drawn[:REAL], drawn[REAL:]
         loss = PIXELS * (redrawn - material.images[chosen]).square().mean() / material.variation
         loss = loss + READ_BACK * self._read_back(new, wanted, classes)
-        typical = (new[:CENTRES] - material.typical[classes[:CENTRES]]).square().mean() / material.variation
-        weight = TYPICAL * min(1.0, self.steps / LONG) * _falling(self.steps_done, self.steps, 0.3)
-        loss = loss + weight * typical
+        if material.typical is not None:
+            typical = (new[:CENTRES] - material.typical[classes[:CENTRES]]).square().mean() / material.variation
+            weight = TYPICAL * min(1.0, self.steps / LONG) * _falling(self.steps_done, self.steps, 0.3)
+            loss = loss + weight * typical
         if self.steps_done >= CRITIC_FROM:
             loss = loss + CRITIC * self._criticise(new, classes)
+        if not torch.isfinite(loss):
+            raise TrainingStopped(
+                f"the loss of the finishing phase became {loss.item()} at step {self.steps_done + 1}; "
+                "train without it: --finishing 0"
+            )
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.decoder.parameters(), 1.0)
@@ -318,6 +338,19 @@ def _beyond(missed: Tensor) -> Tensor:
     """Without what is near enough to the centre, in units: (batch, dims) -> same."""
     distance = torch.linalg.vector_norm(missed, dim=1, keepdim=True).clamp(min=1e-6)
     return missed * F.relu(1 - NEAR_ENOUGH * missed.shape[1] ** 0.5 / distance)
+
+
+def check_finishable(model: Model, name: str) -> None:
+    """Refuse networks that have no centre to draw, or do not know the size of their images."""
+    if not model.head.has_hit_zone:
+        raise ValueError(
+            f"{name} is {model.config.name}, whose capsules have no centre to draw; "
+            "choose a run of hitnet-fast or of another network with Hit-or-Miss"
+        )
+    if model.config.image_shape is None:
+        raise ValueError(
+            f"{name} does not know the size of its images; make it with image_shape=(channels, height, width)"
+        )
 
 
 def count_steps(share: float, steps: int) -> int:

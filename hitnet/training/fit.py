@@ -1,16 +1,17 @@
 """Training on tensors in memory, without named data sets and without a run folder."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from hitnet.core.decoder import PictureDecoder
 from hitnet.core.model import Model
 from hitnet.data import ImageSet, shift
 from hitnet.settings import RunSettings
-from hitnet.training.finishing import Finishing, count_steps
+from hitnet.training.finishing import Finishing
 from hitnet.training.loop import learning_rate
 from hitnet.training.statistics import refresh_norm
 
@@ -48,16 +49,26 @@ def fit(model: Model, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: 
     model.eval()
 
 
-def finish(model: Model, images: Tensor, labels: Tensor, settings: RunSettings) -> None:
-    """The finishing phase for a model that was fitted to these images; its picture decoder is trained in place."""
+def finish(model: Model, images: Tensor, labels: Tensor, *, steps: int = 1000, seed: int = 0) -> None:
+    """Train a decoder with which the network recognises its own drawings, on the images it was trained on.
+
+    images: float in [0, 1], (count, channels, height, width); labels: (count,). The classifier stays as it is; a
+    decoder of another kind is replaced by a convolutional one.
+    """
+    frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
+    training = model.training
     data = ImageSet((255 * images).round().to(torch.uint8), labels).to(model.device)
-    steps = settings.epochs * math.ceil(len(labels) / settings.batch_size)
-    phase = Finishing(model, data, count_steps(settings.finishing, steps), seed=settings.seed)
+    phase = Finishing(model, data, steps, seed=seed)
     while not phase.done:
         phase.step()
-    assert model.decoder is not None
-    model.decoder.load_state_dict(phase.finished_decoder().state_dict())
-    model.requires_grad_(True)
+    finished = phase.finished_decoder()
+    if isinstance(model.decoder, PictureDecoder):
+        model.decoder.load_state_dict(finished.state_dict())  # in place: an optimizer may hold its weights
+    else:
+        model.decoder, model.config = finished, replace(model.config, decoder="picture")
+    model.train(training).requires_grad_(True)
+    for parameter in frozen:
+        parameter.requires_grad_(False)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from hitnet.web.records import number, part, text
 MOST = 500
 ASKING = Lock()  # one answer of another run at a time
 CURVES = ("train_error", "validation_error", "test_error")
+DRAWINGS = ("prototypes_hit", "r2", "edge_energy")
 
 
 def neighbours(run: Run) -> dict[str, Run]:
@@ -49,6 +50,7 @@ def describe_run(run: Run) -> dict[str, Any]:
         "seconds": number(result.get("seconds")),
         "parameters": number(result.get("parameters")),
         "error": number(part(result, "test").get("error")),
+        "quality": {name: number(part(result, "quality").get(name)) for name in DRAWINGS},
         "curves": {name: points for name, points in _finite(curves).items() if points},
         **model,
     }

@@ -5,6 +5,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
 
 import hitnet
@@ -100,6 +101,15 @@ def test_a_card_shows_what_would_make_it_another_class(model):
         assert_shows(axes, frame)
     change = torch.as_tensor(pictures[len(found.what_if.frames)].images[0].get_array())
     torch.testing.assert_close(change, found.what_if.change.mean(0))
+
+
+def test_the_class_that_is_asked_for_has_one_colour_on_the_whole_card():
+    net = create_model("lenet5-hom", (1, 12, 12), 10, 16, width=2).eval()
+    image = torch.rand(1, 12, 12, generator=torch.Generator().manual_seed(0))
+    asked = hitnet.explain(net, image).ranking[-1]
+    texts = figures.decision_card(hitnet.explain(net, image, rival=asked)).findobj(Text)
+    shown = [text for text in texts if text.get_text().startswith((f"{asked}\n", f"nearest “{asked}”"))]
+    assert [text.get_color() for text in shown] == [figures.ORANGE] * 2
 
 
 def test_every_component_has_its_histogram_with_its_mean(model):

@@ -10,7 +10,7 @@ import torch
 import hitnet
 from hitnet.core.model import Model
 from hitnet.data import ImageSet
-from hitnet.interpret.quality import Quality, measure, quality
+from hitnet.interpret.quality import Quality, measure, quality, variation_within
 from hitnet.interpret.sharpness import blurred, edge_energy
 
 # What the first runs measured.
@@ -324,3 +324,8 @@ def test_a_class_without_images_is_nan_and_its_histogram_empty(ladder):
     assert not found.histogram[1:].any()
     assert (found.histogram[0].sum(1) == 20).all()
     assert found.pooled()[0].isfinite().all()
+
+
+def test_classes_of_equal_images_do_not_vary():
+    images = torch.tensor([0.1, 0.3, 0.7]).view(3, 1, 1, 1).expand(3, 1, 5, 5).repeat_interleave(7, dim=0)
+    assert variation_within(images, torch.arange(3).repeat_interleave(7)) == 0

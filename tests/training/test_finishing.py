@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+import hitnet
 from hitnet.core.decoder import PictureDecoder
 from hitnet.core.model import Model, create_model
 from hitnet.data import ImageSet, load_dataset, to_float
@@ -163,7 +164,9 @@ def test_directions_in_which_a_class_does_not_vary_are_damped(model: Model, digi
     assert values.max() < 1
 
 
-@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (1, 5, 17), (3, 48, 64)])
+@pytest.mark.parametrize(
+    "shape", [(1, 28, 28), (3, 32, 32), (1, 5, 17), (3, 48, 64), (1, 8, 40), (1, 1, 8), (2, 160, 32), (1, 1, 1)]
+)
 def test_the_critic_takes_any_size(shape: tuple[int, int, int]):
     assert Critic(shape, 3)(torch.rand(2, *shape), torch.tensor([0, 2])).shape == (2,)
 
@@ -171,3 +174,52 @@ def test_the_critic_takes_any_size(shape: tuple[int, int, int]):
 def test_no_steps_are_refused(model: Model, digits_set: ImageSet):
     with pytest.raises(ValueError, match="at least 1 step, got 0"):
         Finishing(model, digits_set, steps=0)
+
+
+def test_pixels_do_not_outweigh_all_else_where_a_class_has_one_image(model: Model, digits_set: ImageSet):
+    first = torch.tensor([int((digits_set.labels == index).nonzero()[0]) for index in range(10)])
+    data = digits_set.subset(first)
+    material = gather(model, data, flip=False, generator=torch.Generator().manual_seed(0))
+    images = to_float(data.images)
+    assert material.variation == pytest.approx(0.1 * float((images - images.mean(0)).square().mean()), rel=1e-5)
+
+
+def test_a_class_without_images_is_not_drawn(model: Model, digits_set: ImageSet):
+    phase = Finishing(model, digits_set.subset((digits_set.labels > 2).nonzero().squeeze(1)), steps=2)
+    assert phase.material.present.tolist() == [3, 4, 5, 6, 7, 8, 9]
+    drawn = []
+    phase.decoder.paint = lambda *inputs: drawn.append(inputs[1]) or PictureDecoder.paint(phase.decoder, *inputs)
+    while not phase.done:
+        phase.step()
+    assert min(int(classes.min()) for classes in drawn) == 3
+
+
+def test_no_image_is_imitated_if_none_may_be(model: Model, digits_set: ImageSet):
+    phase = Finishing(model, digits_set, steps=1, imitate=False)
+    assert phase.material.typical is None
+    phase.step()
+
+
+def test_a_network_that_does_not_know_its_images_is_refused(digits_set: ImageSet):
+    net = hitnet.with_hit_or_miss(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), capsule_dim=4)
+    with pytest.raises(ValueError, match=r"does not know the size of its images; make it with image_shape="):
+        Finishing(net, digits_set, steps=1)
+
+
+def test_a_network_of_ones_own_gets_a_picture_decoder_and_stays_the_same_classifier(digits_set: ImageSet):
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(784, 8), nn.ReLU(), nn.Linear(8, 10))
+    net = hitnet.with_hit_or_miss(backbone, capsule_dim=4, image_shape=(1, 28, 28))
+    images, labels = to_float(digits_set.images), digits_set.labels
+    frozen = next(net.encoder.parameters()).requires_grad_(False)
+    before = net.eval().scores(images)
+    hitnet.finish(net.train(), images, labels, steps=2)
+    assert net.training
+    assert not frozen.requires_grad
+    assert sum(not parameter.requires_grad for parameter in net.parameters()) == 1
+    assert isinstance(net.decoder, PictureDecoder)
+    assert net.config.decoder == "picture"
+    assert torch.equal(net.eval().scores(images), before)
+    assert hitnet.prototypes(net).shape == (10, 1, 28, 28)
+    decoder = net.decoder
+    hitnet.finish(net, images, labels, steps=1)
+    assert net.decoder is decoder, "an optimizer may hold its weights"

@@ -17,9 +17,12 @@ from hitnet.runs.run import Run
 from hitnet.web.explorer import Explorer
 
 
-def test_two_runs_stand_side_by_side(new_page: NewPage, address: str) -> None:
+def test_two_runs_stand_side_by_side(new_page: NewPage, address: str, run: Path) -> None:
     page = new_page(f"{address}/#compare")
     expect(page.locator(".numbers")).to_contain_text("lenet5-hom")
+    drawn = Run(run).read_result()["quality"]["r2"]
+    expect(page.locator(".numbers tr", has_text="R²").locator("td").first).to_have_text(f"{drawn:.2f}")
+    expect(page.locator(".numbers tr", has_text="R²").locator("td").last).to_have_text("–")
     expect(page.locator(".pairs-note")).to_contain_text("no Hit-or-Miss layer")
     expect(page.locator(".curve")).to_have_count(2)
     expect(page.locator(".pair-card")).to_have_count(10)

@@ -138,12 +138,13 @@ def _draw_rings(axes: Any, explanation: Explanation) -> None:
         _name_ring(axes, radius(trained), f"trained ≤ {trained:g}", GOLD_INK)
     axes.plot(0, 0, marker="+", color=GREY, markersize=7, markeredgewidth=0.8)
 
-    order = explanation.ranking
-    named = set(order[:NAMED])
+    order, what_if = explanation.ranking, explanation.what_if
+    asked = explanation.rival_index if what_if is None else what_if.class_index
+    named = {*order[:NAMED], asked}
     for slot, index in enumerate(_around_the_rim(order)):
         angle = OPENING / 2 + (slot + 0.5) * (2 * math.pi - OPENING) / len(order)
         x, y = math.sin(angle), math.cos(angle)
-        chosen, rival = index == explanation.class_index, index == explanation.rival_index
+        chosen, rival = index == explanation.class_index, index == asked
         colour = BLUE if chosen else ORANGE if rival else GREY
         away = radius(explanation.scores[index])
         if index in named:

@@ -144,6 +144,7 @@ export class Comparison {
   showNumbers(a, b) {
     const number = (value, digits = 0) =>
       value === null ? "–" : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    const share = (value) => (value === null ? "–" : `${number(100 * value)} %`);
     const rows = [
       ["Test error", (run) => (run.error === null ? "–" : `${number(run.error, 2)} %`)],
       ["Network", (run) => bdi(run.model)],
@@ -152,6 +153,9 @@ export class Comparison {
       ["Epochs", (run) => number(run.epochs)],
       ["Training time", (run) => (run.seconds === null ? "–" : duration(run.seconds))],
       ["Parameters", (run) => number(run.parameters)],
+      ["Prototypes in their hit zone, alone", (run) => share(run.quality.prototypes_hit)],
+      ["Variation explained (R²)", (run) => number(run.quality.r2, 2)],
+      ["Edges against real pictures", (run) => share(run.quality.edge_energy)],
     ];
     find(".numbers tbody", this.root).replaceChildren(
       ...rows.map(([name, text]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, text(a)), make("td", {}, text(b)))),

@@ -48,11 +48,14 @@ function drawings({ quality, classes }) {
   if (!quality) return [];
   const percent = (share) => `${Math.round(100 * share)} %`;
   const of = (share) => `${Math.round(share * classes.length)} of ${classes.length}`;
+  const mean = (values) => (Array.isArray(values) ? values.reduce((sum, value) => sum + value, 0) / values.length : null);
   const facts = [
     ["prototypes it recognises", quality.prototypes_recognised, of],
     ["of them in its hit zone, alone", quality.prototypes_hit, of],
+    ["sweeps in its hit zone, alone", quality.sweeps_hit, percent],
     ["samples it recognises", quality.samples_recognised, percent],
     [term("r2", "variation explained (R²)"), quality.r2, (value) => signed(value, 2).replace("+", "")],
+    ["of a moved component, read again", mean(quality.read_back), percent],
     ["edges against real pictures", quality.edge_energy, percent],
   ];
   return facts.filter(([, value]) => typeof value === "number").map(([name, value, words]) => [name, words(value)]);
