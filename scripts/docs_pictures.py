@@ -87,8 +87,10 @@ def explorer(run: Path) -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         words = next(line for line in server.stdout if "http://" in line).split()
-        yield next(word for word in words if word.startswith("http://"))
-        server.terminate()
+        try:
+            yield next(word for word in words if word.startswith("http://"))
+        finally:
+            server.terminate()
 
 
 def photograph(browser: Browser, address: str, ready: str, name: str, viewport: ViewportSize, **options: Any) -> None:
@@ -96,7 +98,9 @@ def photograph(browser: Browser, address: str, ready: str, name: str, viewport: 
     context = browser.new_context(viewport=viewport, reduced_motion="reduce", **options)
     page = context.new_page()
     page.goto(address)
-    page.wait_for_selector(ready)
+    while not page.locator(ready).count():  # the server may still be loading test images
+        page.wait_for_timeout(5_000)
+        page.reload()
     page.wait_for_timeout(5_000)
     keep(Image.open(BytesIO(page.screenshot())), name)
     context.close()
@@ -115,7 +119,7 @@ def main() -> None:
             with explorer(options.digits) as address:
                 answer = f"{address}#ask?test={mistake}"
                 photograph(browser, address, STRIPS, "explorer-prototypes-light", DESKTOP)
-                photograph(browser, answer, ".answer", "explorer-ask-dark", DESKTOP, color_scheme="dark")
+                photograph(browser, answer, ".answer[data-of]", "explorer-ask-dark", DESKTOP, color_scheme="dark")
                 photograph(browser, address, STRIPS, "explorer-phone", PHONE, device_scale_factor=2)
         if options.clothes:
             opened = reopen_drawing(options.clothes, "cpu")
