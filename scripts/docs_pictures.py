@@ -98,9 +98,10 @@ def photograph(browser: Browser, address: str, ready: str, name: str, viewport: 
     context = browser.new_context(viewport=viewport, reduced_motion="reduce", **options)
     page = context.new_page()
     page.goto(address)
-    while not page.locator(ready).count():  # the server may still be loading test images
-        page.wait_for_timeout(5_000)
+    page.wait_for_timeout(5_000)
+    if not page.locator(ready).count():  # the server was still loading test images
         page.reload()
+    page.wait_for_selector(ready, timeout=120_000)
     page.wait_for_timeout(5_000)
     keep(Image.open(BytesIO(page.screenshot())), name)
     context.close()
