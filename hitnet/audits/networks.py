@@ -13,7 +13,7 @@ from hitnet.core.checkpoint import read_tensors, write_tensors
 from hitnet.core.model import find_recipe
 from hitnet.data import Dataset, ImageSet
 from hitnet.data.folds import Pool, assign_folds, fold_of
-from hitnet.experiments.runner import Progress, check_settings, run_local, survey
+from hitnet.experiments.runner import Progress, check_settings, run_here, run_local, survey
 from hitnet.runs import train
 from hitnet.runs.audit_folder import AuditFolder
 from hitnet.runs.reopen import load_model
@@ -74,7 +74,14 @@ def ask_folds(
     for trial in trials:
         _check_data(Run(trial.path), data, trial.settings)
     all_progress, began = survey(list(trials)), time.monotonic()
-    run_local(all_progress, workers, lambda current: watch(current, _seconds_left(current, time.monotonic() - began)))
+
+    def changed(current: list[Progress]) -> None:
+        watch(current, _seconds_left(current, time.monotonic() - began))
+
+    if workers == 1:
+        run_here(all_progress, changed)
+    else:
+        run_local(all_progress, workers, changed)
     if failures := [progress.failure for progress in all_progress if progress.failure is not None]:
         raise RuntimeError("; ".join(failures))
     runs = [Run(trial.path) for trial in trials]

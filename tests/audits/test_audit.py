@@ -1,7 +1,10 @@
 """An audit from beginning to end: what it finds, what it writes, what it leaves alone, how it goes on."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -126,3 +129,26 @@ def test_training_with_corrections_learns_the_corrected_labels(audited: Path, tm
 def test_what_cannot_be_audited_is_refused(options, wishes, message: str, squares: Path, tmp_path: Path):
     with pytest.raises(ValueError, match=message):
         audit_data(TrainConfig(data=str(squares), out=tmp_path / "a", **options), **wishes)
+
+
+SCRIPT = """
+import numpy as np
+import hitnet
+
+with np.load({squares!r}) as file:
+    images, labels = file["x_train"], file["y_train"]
+options = dict(model="lenet5-hom", width=3, epochs=1, batch_size=32, threads=1, decoder="none")
+print(len(hitnet.audit(images, labels, folds=2, workers={workers}, **options)), "rows")
+"""
+
+
+@pytest.mark.parametrize(("workers", "code", "words"), [(1, 0, "96 rows"), (2, 1, 'if __name__ == "__main__":')])
+def test_a_script_without_a_guard_audits_in_its_own_process_and_else_hears_of_the_guard(
+    workers: int, code: int, words: str, squares: Path, tmp_path: Path
+):
+    (tmp_path / "script.py").write_text(SCRIPT.format(squares=str(squares), workers=workers))
+    environment = {**os.environ, "PYTHONPATH": str(Path(hitnet.__file__).parent.parent)}
+    command = [sys.executable, str(tmp_path / "script.py")]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment)
+    last_words = (ended.stdout + ended.stderr).splitlines()[-1]
+    assert (ended.returncode, words in last_words) == (code, True), ended.stderr
