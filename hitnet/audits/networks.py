@@ -121,13 +121,13 @@ def ask_epochs(
     if run.exists:
         check_settings(run, settings)
         _check_data(run, data, settings)
-    if not (run.is_finished and folder.epochs_file.is_file()):
-        asked = EpochAnswers(folder.epochs_file, images, watcher)
+    if not (run.is_finished and run.epochs_file.is_file()):
+        asked = EpochAnswers(run.epochs_file, images, watcher)
         if run.exists and not run.is_finished:
             train.resume(run.path, watcher=asked)
         else:
             train.train(settings, watcher=asked, overwrite=True)
-    total, epochs = _read_epochs(folder.epochs_file)
+    total, epochs = _read_epochs(run.epochs_file)
     return Answers(total / epochs, torch.zeros(len(images), dtype=torch.long), [run])
 
 

@@ -57,7 +57,6 @@ class AuditFolder:
     """One audit on disk. Only this class knows where its files are.
 
     runs/                 the run folders of its networks
-    epochs.safetensors    with --quick: what the epochs so far said of each picture
     distances.safetensors the distance of each picture to each class
     issues.csv            one line per picture, the most suspicious first
     index.html            the most suspicious ones as pictures
@@ -71,10 +70,6 @@ class AuditFolder:
     @property
     def runs_folder(self) -> Path:
         return self.path / "runs"
-
-    @property
-    def epochs_file(self) -> Path:
-        return self.path / "epochs.safetensors"
 
     @property
     def distances_file(self) -> Path:

@@ -88,6 +88,16 @@ def test_a_quick_audit_of_arrays_gives_a_row_per_image_in_their_order(squares: P
     assert set(table["label_score"].nsmallest(3).index) == {0, 1, 2}
 
 
+def test_a_quick_audit_with_another_seed_in_the_same_folder_has_answers_of_its_own(settings, no_pictures, tmp_path):
+    def worst(out: str, seed: int) -> bytes:
+        config = settings(out=tmp_path / out, seed=seed, epochs=1, decoder="none")
+        return audit_data(config, quick=True).issues_file.read_bytes()
+
+    first, second = worst("same", 0), worst("same", 1)
+    assert worst("same", 0) == first
+    assert worst("alone", 1) == second != first
+
+
 def test_a_killed_quick_audit_goes_on_to_the_same_answers(squares: Path, no_pictures, tmp_path: Path, monkeypatch):
     config = TrainConfig(data=str(squares), model="lenet5-hom", width=3, epochs=4, batch_size=32, threads=1)
     whole = audit_data(replace(config, out=tmp_path / "whole"), quick=True)
