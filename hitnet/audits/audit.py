@@ -16,7 +16,7 @@ import hitnet
 from hitnet.audits.networks import Answers, ask_epochs, ask_folds
 from hitnet.audits.page import write_page
 from hitnet.core.checkpoint import write_tensors
-from hitnet.data import Dataset
+from hitnet.data import Dataset, list_datasets
 from hitnet.data.duplicates import exact_sets, near_sets
 from hitnet.data.folder import natural_order
 from hitnet.data.folds import Pool, pool
@@ -144,6 +144,14 @@ def _check_wishes(config: TrainConfig, folds: int, quick: bool, workers: int) ->
         raise ValueError("a quick audit has one network, so there is nothing to share; leave out --workers")
     if config.fold is not None:
         raise ValueError("an audit makes its own folds; say how many with --folds")
+    pictures = Path(config.data).expanduser()
+    if config.data not in list_datasets() and pictures.is_dir():
+        # The next audit would take the pictures of this one for those of a class.
+        if config.out.resolve().is_relative_to(pictures.resolve()):
+            raise ValueError(
+                f"the audit must be written outside the folder of pictures, got {config.out.resolve()} in "
+                f"{pictures.resolve()}; choose another place with --out"
+            )
 
 
 def _write(folder: AuditFolder, config: TrainConfig, data: Dataset, everything: Pool, answers: Answers) -> None:

@@ -126,6 +126,16 @@ def test_training_with_corrections_learns_the_corrected_labels(audited: Path, tm
     assert f"{WRONG} labels corrected" in " ".join(run.read_result()["notes"])
 
 
+@pytest.mark.parametrize("out", [".", "audit", "cat/audit"])
+def test_an_audit_inside_the_folder_of_pictures_is_refused_and_writes_nothing(out: str, tmp_path: Path, monkeypatch):
+    for name in ("cat", "dog"):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "pictures")
+    with pytest.raises(ValueError, match="outside the folder of pictures, got .*; choose another place with --out"):
+        audit_data(TrainConfig(data=".", out=Path(out)))
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "pictures", *(tmp_path / "pictures" / n for n in ("cat", "dog"))]
+
+
 @pytest.mark.parametrize(
     ("options", "wishes", "message"),
     [
