@@ -23,7 +23,7 @@ import torch
 from hitnet.data.dataset import Dataset, ImageSet
 from hitnet.data.folds import Split, image_names
 from hitnet.errors import check_known, did_you_mean
-from hitnet.files import read_record, write_bytes
+from hitnet.files import read_record, write_table
 
 Action = Literal["keep", "relabel", "leave out"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -89,11 +89,8 @@ def _checked(given: dict[str, str], path: Path, line: int) -> Correction:
 
 def write_corrections(path: Path, corrections: Iterable[Correction]) -> None:
     """All corrections, in place of the former ones; complete on the disk when this returns."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([each.path, each.action, each.label, each.given_label] for each in corrections)
-    write_bytes(path, os.fsencode(text.getvalue()))
+    rows = ([each.path, each.action, each.label, each.given_label] for each in corrections)
+    write_table(path, [COLUMNS, *rows])
 
 
 def correct(data: Dataset, corrections: list[Correction], source: Path) -> Dataset:

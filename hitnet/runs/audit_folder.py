@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from hitnet.files import read_json, write_bytes
+from hitnet.files import read_json, write_table
 from hitnet.runs.run import Run
 
 LARGEST_TABLE = 500_000_000  # bytes of issues.csv
@@ -117,11 +117,8 @@ class AuditFolder:
         return runs
 
     def write_issues(self, issues: Sequence[Issue]) -> None:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows([_cell(getattr(issue, name)) for name in COLUMNS] for issue in issues)
-        write_bytes(self.issues_file, os.fsencode(text.getvalue()))
+        rows = ([_cell(getattr(issue, name)) for name in COLUMNS] for issue in issues)
+        write_table(self.issues_file, [COLUMNS, *rows])
 
     def read_issues(self) -> list[Issue]:
         if not self.is_finished:

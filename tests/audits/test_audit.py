@@ -46,6 +46,16 @@ def test_the_table_has_cleanlabs_columns_and_agrees_with_the_summary(audited: Pa
     assert (table["is_label_issue"] == (table["kind"] == "wrong label")).all()
 
 
+def test_the_table_comes_back_as_it_was_written_whatever_the_names(audited: Path, tmp_path: Path):
+    issue = AuditFolder(audited).read_issues()[0]
+    names = ["carriage\rreturn.png", "line\nbreak.png", 'a,b "c".png', "\r", "not-utf8-\udcff.png"]
+    issues = [replace(issue, path=name, given_label=name) for name in names]
+    folder = AuditFolder(tmp_path)
+    folder.write_issues(issues)
+    folder.summary_file.write_text("{}")
+    assert folder.read_issues() == issues
+
+
 def test_the_page_fetches_nothing_and_escapes_every_name(audited: Path):
     page = (audited / "index.html").read_text()
     assert "<b onload" not in page

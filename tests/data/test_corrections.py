@@ -8,7 +8,7 @@ import pytest
 from hitnet.data import load_dataset
 from hitnet.data.corrections import Correction, correct, read_corrections, write_corrections
 
-NASTY = ['a,b "c".png', "=1+1.png", "line\nbreak.png", "<script>.png", "not-utf8-\udcff.png", " spaces .png"]
+NASTY = ['a,b "c".png', "=1+1.png", "line\nbreak.png", "carriage\rreturn.png", "<script>.png", "not-utf8-\udcff.png", " spaces .png"]
 
 
 def test_corrections_come_back_as_they_were_written_whatever_the_names(tmp_path: Path):
