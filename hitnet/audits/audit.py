@@ -17,6 +17,7 @@ from hitnet.audits.networks import Answers, ask_epochs, ask_folds
 from hitnet.audits.page import write_page
 from hitnet.core.checkpoint import write_tensors
 from hitnet.data import Dataset, list_datasets
+from hitnet.data.corrections import read_corrections, write_corrections
 from hitnet.data.duplicates import exact_sets, near_sets
 from hitnet.data.folder import natural_order
 from hitnet.data.folds import Pool, pool
@@ -156,6 +157,7 @@ def _check_wishes(config: TrainConfig, folds: int, quick: bool, workers: int) ->
 
 def _write(folder: AuditFolder, config: TrainConfig, data: Dataset, everything: Pool, answers: Answers) -> None:
     """Judge, look for duplicates, and write everything; the summary last."""
+    folder.summary_file.unlink(missing_ok=True)  # a kill must not leave the files of two audits
     judged = judge(answers.distances, everything.images.labels, answers.networks, config.coverage)
     issues = make_issues(data.class_names, everything, answers, judged)
     order = sorted(range(len(issues)), key=lambda index: (issues[index].label_score, index))
@@ -163,6 +165,11 @@ def _write(folder: AuditFolder, config: TrainConfig, data: Dataset, everything: 
     folder.write_issues([issues[index] for index in order])
     summary = summarise(config, data, issues, answers, folder)
     write_page(folder, data.class_names, everything.images, issues, order, answers, summary)
+    if config.corrections is not None:
+        former = read_corrections(config.corrections.expanduser())
+        write_corrections(folder.former_file, former)
+        if not folder.corrections_file.exists():
+            write_corrections(folder.corrections_file, former)  # one file is enough to train with
     write_json(folder.summary_file, summary)
 
 

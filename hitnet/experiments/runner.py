@@ -175,7 +175,9 @@ def _end(worker: Worker) -> None:
     else:
         killed = f"its process ended {ATTEMPTS} times without an error message (exit code {worker.process.exitcode})"
         # A process that imports a script without a guard starts the script again, and stops with exit code 1.
-        guard = ' A script must start its work under `if __name__ == "__main__":`' if worker.process.exitcode == 1 else ""
+        guard = (
+            ' A script must start its work under `if __name__ == "__main__":`' if worker.process.exitcode == 1 else ""
+        )
         progress.end(report or f"{killed}; is there enough memory?{guard}")
 
 

@@ -60,7 +60,8 @@ class AuditFolder:
     distances.safetensors the distance of each picture to each class
     issues.csv            one line per picture, the most suspicious first
     index.html            the most suspicious ones as pictures
-    corrections.csv       what a person decided about them
+    corrections.csv       what a person decided about them, and what was corrected before
+    former.csv            what was corrected before, with --corrections
     images.npz            the images themselves, if they came from Python
     summary.json          counts, settings and networks
     """
@@ -86,6 +87,10 @@ class AuditFolder:
     @property
     def corrections_file(self) -> Path:
         return self.path / "corrections.csv"
+
+    @property
+    def former_file(self) -> Path:
+        return self.path / "former.csv"
 
     @property
     def images_file(self) -> Path:

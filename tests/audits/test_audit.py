@@ -17,7 +17,7 @@ from support.tiny import snapshot
 import hitnet
 from hitnet.audits.audit import audit_data
 from hitnet.audits.networks import EpochAnswers
-from hitnet.data.corrections import Correction, write_corrections
+from hitnet.data.corrections import Correction, read_corrections, write_corrections
 from hitnet.runs.audit_folder import AuditFolder
 from hitnet.settings import TrainConfig
 
@@ -134,6 +134,29 @@ def test_training_with_corrections_learns_the_corrected_labels(audited: Path, tm
     config = TrainConfig(data=folder.networks()[0].read_settings().data, model="lenet5-hom", width=3, epochs=1)
     run = hitnet.train(replace(config, corrections=tmp_path / "corrections.csv", out=tmp_path / "runs", threads=1))
     assert f"{WRONG} labels corrected" in " ".join(run.read_result()["notes"])
+
+
+def test_an_audit_with_corrections_hands_them_on_as_they_were(settings, no_pictures, tmp_path: Path):
+    """The second round's file alone corrects the original data."""
+    before = [Correction("train/0", "relabel", "1", "0"), Correction("train/4", "leave out", "", "1")]
+    write_corrections(tmp_path / "first.csv", before)
+    config = settings(out=tmp_path / "second", corrections=tmp_path / "first.csv", epochs=1, decoder="none")
+    folder = audit_data(config, quick=True)
+    assert read_corrections(folder.corrections_file) == before
+    write_corrections(folder.corrections_file, before[:1])
+    audit_data(config, quick=True)
+    assert read_corrections(folder.corrections_file) == before[:1]
+    assert read_corrections(folder.former_file) == before
+
+
+def test_an_audit_that_is_killed_while_it_writes_does_not_count_as_finished(audited: Path, tmp_path: Path, monkeypatch):
+    copied = AuditFolder(Path(shutil.copytree(audited, tmp_path / "audit")))
+    monkeypatch.setattr(AuditFolder, "write_issues", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    run = copied.networks()[0].read_settings()
+    names = ("data", "model", "width", "epochs", "batch_size", "learning_rate")
+    with pytest.raises(KeyboardInterrupt):
+        audit_data(TrainConfig(**{name: getattr(run, name) for name in names}, out=copied.path, threads=1), folds=2)
+    assert not copied.is_finished
 
 
 @pytest.mark.parametrize("out", [".", "audit", "cat/audit"])
