@@ -159,6 +159,29 @@ def test_an_audit_that_is_killed_while_it_writes_does_not_count_as_finished(audi
     assert not copied.is_finished
 
 
+def test_other_images_in_the_same_folder_are_refused_before_anything_is_written(squares, no_pictures, tmp_path: Path):
+    with np.load(squares) as file:
+        images, labels = file["x_train"], file["y_train"]
+    options = {"model": "lenet5-hom", "width": 3, "epochs": 1, "threads": 1, "decoder": "none", "out": tmp_path / "a"}
+    hitnet.audit(images, labels, quick=True, **options)
+    before = snapshot(tmp_path / "a")
+    with pytest.raises(ValueError, match="must hold these images and labels, got others; choose another out"):
+        hitnet.audit(255 - images, labels, quick=True, **options)
+    assert snapshot(tmp_path / "a") == before
+    hitnet.audit(images, labels, quick=True, **options)
+    assert snapshot(tmp_path / "a") == before
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "error"),
+    [(96, {"epochs": -1}, ValueError), (96, {"epoch": 1}, TypeError), (96, {"folds": 1}, ValueError), (8, {}, ValueError)],
+)
+def test_a_refused_audit_of_arrays_leaves_no_folder_behind(count, options, error, squares: Path, tmp_path: Path):
+    with np.load(squares) as file, pytest.raises(error):
+        hitnet.audit(file["x_train"][:count], file["y_train"][:count], out=tmp_path / "audit", **options)
+    assert not (tmp_path / "audit").exists()
+
+
 @pytest.mark.parametrize("out", [".", "audit", "cat/audit"])
 def test_an_audit_inside_the_folder_of_pictures_is_refused_and_writes_nothing(out: str, tmp_path: Path, monkeypatch):
     for name in ("cat", "dog"):
@@ -182,6 +205,7 @@ def test_an_audit_inside_the_folder_of_pictures_is_refused_and_writes_nothing(ou
 def test_what_cannot_be_audited_is_refused(options, wishes, message: str, squares: Path, tmp_path: Path):
     with pytest.raises(ValueError, match=message):
         audit_data(TrainConfig(data=str(squares), out=tmp_path / "a", **options), **wishes)
+    assert not (tmp_path / "a").exists()
 
 
 SCRIPT = """
