@@ -14,7 +14,7 @@ from hitnet.audits.networks import Answers
 from hitnet.core.model import Model
 from hitnet.data import ImageSet, to_float
 from hitnet.files import write_bytes
-from hitnet.interpret.label_quality import KINDS
+from hitnet.interpret.label_quality import KIND_WORDS, KINDS
 from hitnet.interpret.prototypes import prototypes
 from hitnet.runs.audit_folder import AuditFolder, Issue
 from hitnet.runs.reopen import load_model
@@ -50,6 +50,7 @@ def write_page(
         "way": summary["way"],
         "images": summary["images"],
         "kinds": summary["kinds"],
+        "words": KIND_WORDS,
         "duplicates": summary["duplicates"],
         "notes": summary["notes"],
         "classes": list(class_names),

@@ -17,7 +17,7 @@ from hitnet.core.model import Model
 from hitnet.data import to_float
 from hitnet.data.corrections import ACTIONS, Correction, check_fits, read_corrections, write_corrections
 from hitnet.data.folds import pool
-from hitnet.interpret.label_quality import KINDS
+from hitnet.interpret.label_quality import KIND_WORDS, KINDS
 from hitnet.interpret.prototypes import prototypes
 from hitnet.pictures import SUFFIXES, decode, read_pixels
 from hitnet.runs.audit_folder import AuditFolder, Issue
@@ -51,7 +51,8 @@ class Audit:
     def _check(self) -> None:
         known = set(self.class_names)
         for issue in self.issues:
-            if not ({issue.given_label, issue.predicted_label} <= known and 0 <= issue.network < len(self.runs)):
+            fits = {issue.given_label, issue.predicted_label} <= known and issue.kind in KINDS
+            if not (fits and 0 <= issue.network < len(self.runs)):
                 raise ValueError(
                     f"{self.folder.issues_file} does not fit its networks: see {issue.path!r}; audit again"
                 )
@@ -90,6 +91,7 @@ class Audit:
                 "given": self.class_names.index(issue.given_label),
                 "suggested": self.class_names.index(issue.predicted_label),
                 "kind": issue.kind,
+                "kind_words": KIND_WORDS[issue.kind],
                 "quality": issue.label_score,
                 "own": issue.distance_given,
                 "nearest": issue.distance_predicted,

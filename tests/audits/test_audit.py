@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas
@@ -16,8 +17,11 @@ from support.tiny import snapshot
 
 import hitnet
 from hitnet.audits.audit import audit_data
-from hitnet.audits.networks import EpochAnswers
+from hitnet.audits.networks import EpochAnswers, _seconds_left
+from hitnet.console import show_audit
 from hitnet.data.corrections import Correction, read_corrections, write_corrections
+from hitnet.files import write_json
+from hitnet.interpret.label_quality import KIND_WORDS
 from hitnet.runs.audit_folder import AuditFolder
 from hitnet.settings import TrainConfig
 
@@ -54,6 +58,22 @@ def test_the_table_comes_back_as_it_was_written_whatever_the_names(audited: Path
     folder.write_issues(issues)
     folder.summary_file.write_text("{}")
     assert folder.read_issues() == issues
+
+
+def test_the_terminal_says_what_kinds_mean_and_never_that_it_took_no_time(audited: Path, tmp_path: Path, capsys):
+    copied = AuditFolder(Path(shutil.copytree(audited, tmp_path / "audit")))
+    write_json(copied.summary_file, copied.read_summary() | {"seconds": 0.2})
+    show_audit(copied)
+    printed = capsys.readouterr().out
+    assert "2 folds, 1 s" in printed
+    assert all(words in printed for words in KIND_WORDS.values())
+    assert KIND_WORDS["wrong label"] in (audited / "index.html").read_text()
+
+
+@pytest.mark.parametrize(("epochs", "seconds"), [((0, 0), None), ((3, 1), 20.0), ((4, 4), None)])
+def test_the_time_left_is_known_after_the_first_epoch_and_until_the_last(epochs: tuple[int, int], seconds):
+    trial = SimpleNamespace(settings=SimpleNamespace(epochs=4))
+    assert _seconds_left([SimpleNamespace(trial=trial, epochs=done, began=0) for done in epochs], 20.0) == seconds
 
 
 def test_the_page_fetches_nothing_and_escapes_every_name(audited: Path):
@@ -174,7 +194,12 @@ def test_other_images_in_the_same_folder_are_refused_before_anything_is_written(
 
 @pytest.mark.parametrize(
     ("count", "options", "error"),
-    [(96, {"epochs": -1}, ValueError), (96, {"epoch": 1}, TypeError), (96, {"folds": 1}, ValueError), (8, {}, ValueError)],
+    [
+        (96, {"epochs": -1}, ValueError),
+        (96, {"epoch": 1}, TypeError),
+        (96, {"folds": 1}, ValueError),
+        (8, {}, ValueError),
+    ],
 )
 def test_a_refused_audit_of_arrays_leaves_no_folder_behind(count, options, error, squares: Path, tmp_path: Path):
     with np.load(squares) as file, pytest.raises(error):
