@@ -4,7 +4,9 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -225,12 +227,21 @@ def do(trial: Trial, watcher: Watcher | None = None) -> None:
     if is_done(trial):
         return
     run = Run(trial.path)
-    if run.exists:
-        # Resuming reads the settings from this file, and OUT may have moved since, with the teacher in it.
-        write_json(run.settings_file, trial.settings.to_json())
-        train.resume(run.path, watcher=watcher)
-    else:
-        train.train(trial.settings, watcher=watcher)
+    with no_font_warnings():
+        if run.exists:
+            # Resuming reads the settings from this file, and OUT may have moved since, with the teacher in it.
+            write_json(run.settings_file, trial.settings.to_json())
+            train.resume(run.path, watcher=watcher)
+        else:
+            train.train(trial.settings, watcher=watcher)
+
+
+@contextmanager
+def no_font_warnings() -> Iterator[None]:
+    """Figures show a box for a letter that the font lacks; a line for each of them would hide what matters."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        yield
 
 
 def check_settings(run: Run, wanted: RunSettings) -> None:
