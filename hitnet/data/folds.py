@@ -77,7 +77,7 @@ def fold_of(data: Dataset, fold: str, seed: int) -> Dataset:
 def assign_folds(images: ImageSet, class_names: tuple[str, ...], count: int, seed: int) -> Tensor:
     """The part of each image, from 0, in class proportions: -> (images,).
 
-    Copies of one picture go to the same part: a network that has seen one has seen them all.
+    Exact copies of a picture go to the same part: a network that has seen one has seen them all. Near copies may not.
     """
     labels, first = images.labels.cpu(), first_copies(images.images)
     own = (first == torch.arange(len(first))).nonzero()[:, 0]

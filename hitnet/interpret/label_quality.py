@@ -40,9 +40,8 @@ def label_quality(distances: Any, labels: Any, temperature: float | None = None)
     The quality is the probability of the given class, exp(−distance / temperature) over the sum of all classes.
     """
     if not isinstance(labels, Tensor) and (kind := np.asarray(labels).dtype).kind not in "biuf":
-        raise TypeError(
-            f"labels must be class indices from 0, got {kind}; number them, as np.unique(labels, return_inverse=True)[1]"
-        )
+        remedy = "number them, as np.unique(labels, return_inverse=True) does"
+        raise TypeError(f"labels must be class indices from 0, got {kind}; {remedy}")
     if temperature is not None and not 0 < temperature < np.inf:
         raise ValueError(f"temperature must be above 0 and finite, got {temperature}; leave it out to have it fitted")
     given = torch.as_tensor(distances).double()
