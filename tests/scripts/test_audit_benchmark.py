@@ -30,7 +30,7 @@ def test_the_audit_of_pays_is_the_one_of_flips(benchmark_script: ModuleType, tmp
     mini, asked = load_dataset("mnist-mini"), []
 
     def stop(config, **wishes):
-        asked.append((config, wishes))
+        asked.append((config, wishes["folds"]))
         raise Stopped
 
     monkeypatch.setattr(benchmark_script, "audit_data", stop)
