@@ -114,8 +114,8 @@ class Audit:
             decided = self._read_same(version)
             before, begun = decided.pop(issue.path, None), self.begun.get(issue.path)
             if action == "keep" and begun is not None and begun.action == "relabel":
-                action, label = "relabel", issue.given_label  # its class is a corrected one
-            if action:
+                decided[issue.path] = replace(begun, label=issue.given_label)  # the corrected class is kept
+            elif action:
                 # The class that the picture has in the data, not the one that a former correction gave it.
                 given = issue.given_label if begun is None else begun.given_label
                 notes = {} if before is None else before.notes
