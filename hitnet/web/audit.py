@@ -113,15 +113,13 @@ class Audit:
         with self.lock:
             decided = self._read_same(version)
             before, begun = decided.pop(issue.path, None), self.begun.get(issue.path)
-            if action == "keep" and begun is not None and begun.action == "relabel":
-                decided[issue.path] = replace(begun, label=issue.given_label)  # the corrected class is kept
+            if begun is not None and (not action or (action, begun.action) == ("keep", "relabel")):
+                decided[issue.path] = begun  # the class that is kept is a corrected one
             elif action:
                 # The class that the picture has in the data, not the one that a former correction gave it.
                 given = issue.given_label if begun is None else begun.given_label
                 notes = {} if before is None else before.notes
                 decided[issue.path] = Correction(issue.path, action, label, given, notes=notes)
-            elif begun is not None:
-                decided[issue.path] = begun
             answer = self._write(decided)
             self.former.append((issue.path, before))
             return answer
