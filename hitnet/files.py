@@ -1,10 +1,12 @@
 """Atomic writing: a file or folder is either complete or not there at all."""
 
+import csv
+import io
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,17 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     write_bytes(path, text.encode(errors="backslashreplace"))  # file names that are not UTF-8 can be read back
+
+
+def write_table(path: Path, rows: Iterable[Sequence[str]]) -> None:
+    """A CSV file that reads back the same, whatever the cells contain."""
+    text = io.StringIO()
+    plain = csv.writer(text, lineterminator="\n")
+    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for row in rows:
+        # Before Python 3.13, a carriage return in a cell is left unquoted, and would end the line.
+        (quoted if any("\r" in cell for cell in row) else plain).writerow(row)
+    write_bytes(path, os.fsencode(text.getvalue()))
 
 
 def read_record(path: Path) -> bytes:

@@ -10,6 +10,10 @@ people: CIFAR-10's training images with labels that people gave (CIFAR-10N).
 test-sets: the labels of MNIST's and CIFAR-10's test images that five people found wrong.
 pays: the test error after training on noisy labels, on those that the audit leaves, and on clean ones.
 
+HitNet's own score is cleanlab's self-confidence, computed from distances at the temperature that suits the labels best.
+The softmax network is reported as it is, at temperature 1, and with a temperature fitted in the same way. Minutes are
+those of the whole way, from the images to the scores: with duplicates and the page for an audit.
+
 Needs cleanlab. Everything that is trained stays in WORK; the same command goes on where it was stopped. Rows are added
 to OUT.json as they come, and OUT.md is written anew each time.
 """
@@ -19,7 +23,9 @@ import io
 import json
 import shlex
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +47,7 @@ from hitnet.data.corrections import Correction, write_corrections
 from hitnet.data.folds import fold_of, pool
 from hitnet.data.mapped import MappedImages
 from hitnet.experiments.runner import do
-from hitnet.files import read_json, write_bytes
+from hitnet.files import read_json, write_bytes, write_json
 from hitnet.interpret.label_quality import best_temperature, label_quality
 from hitnet.runs.audit_folder import AuditFolder
 from hitnet.runs.reopen import load_data, load_model
@@ -51,6 +57,8 @@ from hitnet.settings import TrainConfig
 from hitnet.training.evaluation import all_scores
 
 console = Console(soft_wrap=True)
+DATA = {"test-sets": ["mnist", "cifar10"]}  # unless --data says otherwise; fashion-mnist and mnist for other parts
+IMAGES = {"people": 50_000}
 CLEANLAB = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
 # Classes that are taken for each other: digits by shape, clothes for the upper body and shoes.
 SIMILAR = {
@@ -119,23 +127,49 @@ def measures(quality: Any, wrong: Any) -> dict[str, float]:
     }
 
 
-def ask_softmax(config: TrainConfig, data: Dataset, folds: int) -> tuple[Tensor, float]:
-    """Out-of-fold probabilities of the softmax network, in the order of the pool, and the seconds."""
-    names, seconds = pool(data).names, 0.0
-    chances: dict[str, Tensor] = {}
+@contextmanager
+def timed(place: Path) -> Iterator[None]:
+    """Add the seconds of the block to those of the calls before, in PLACE.seconds.json; once done, they stay."""
+    path = place.with_name(f"{place.name}.seconds.json")
+    before = read_json(path) if path.is_file() else {"seconds": None if place.exists() else 0.0, "done": False}
+    began, done = time.monotonic(), False
+    try:
+        yield
+        done = True
+    finally:
+        # What was begun without a clock is never known.
+        if not before["done"] and before["seconds"] is not None:
+            write_json(path, {"seconds": before["seconds"] + time.monotonic() - began, "done": done})
+
+
+def minutes(place: Path) -> float | None:
+    """What `timed` measured; None if it is not known."""
+    path = place.with_name(f"{place.name}.seconds.json")
+    return read_json(path)["seconds"] / 60 if path.is_file() else None
+
+
+def fitted(logits: Tensor, labels: Tensor, networks: Tensor) -> Tensor:
+    """Probabilities at the best temperature of each network, as `qualities` has it for distances."""
+    chances = torch.empty_like(logits)
+    for network in networks.unique():
+        of = networks == network
+        chances[of] = (logits[of] / best_temperature(-logits[of], labels[of])).softmax(dim=1)
+    return chances
+
+
+def ask_softmax(config: TrainConfig, data: Dataset, folds: int) -> tuple[Tensor, Tensor]:
+    """Out-of-fold logits of the softmax network, in the order of the pool, and the network that gave them."""
+    names = pool(data).names
+    answers: dict[str, tuple[Tensor, int]] = {}
     for fold in range(1, folds + 1):
         settings = replace(config, fold=f"{fold}/{folds}").resolve(len(data.train))
         trial = FoldTrial(variant=f"fold {fold}", settings=settings, data_name=data.name)
         do(trial)
-        run = Run(trial.path)
-        seconds += run.read_result()["seconds"]
         part = fold_of(data, f"{fold}/{folds}", config.seed).test
         assert part.files is not None
-        scores = all_scores(load_model(run.path, "cpu"), part)
-        # The head gives probabilities or logits; both become probabilities.
-        each = scores.softmax(dim=1) if bool((scores < 0).any()) or bool((scores > 1).any()) else scores
-        chances.update(zip(part.files, each.double(), strict=True))
-    return torch.stack([chances[name] for name in names]), seconds
+        logits = all_scores(load_model(trial.path, "cpu"), part).double()
+        answers.update((name, (each, fold)) for name, each in zip(part.files, logits, strict=True))
+    return torch.stack([answers[name][0] for name in names]), torch.tensor([answers[name][1] for name in names])
 
 
 def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed: int) -> Iterator[dict[str, Any]]:
@@ -150,9 +184,9 @@ def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed
         if way not in args.ways:
             continue
         config = replace(base, out=work / way)
-        folder = audit_data(config, folds=args.folds, quick=quick, workers=1 if quick else args.workers)
+        with timed(config.out):
+            folder = audit_data(config, folds=args.folds, quick=quick, workers=1 if quick else args.workers)
         tensors, _ = read_tensors(folder.distances_file)
-        summary = folder.read_summary()
         kinds = {issue.path: issue.is_label_issue for issue in folder.read_issues()}
         called = np.array([kinds[name] for name in everything.names])
         extra = {
@@ -163,7 +197,7 @@ def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed
         for name, quality in qualities(tensors["distances"], labels, tensors["networks"]).items():
             found = measures(quality, wrong)
             more = extra if name == "HitNet" else {}
-            yield {"way": way, "score": name, **found, **more, "minutes": summary["seconds"] / 60}
+            yield {"way": way, "score": name, **found, **more, "minutes": minutes(folder.path)}
     if "softmax" in args.ways:
         model._MODELS.setdefault(SOFTMAX, model.Recipe(encoders.FastEncoder, heads.SoftmaxHead))
         options = {**SETTINGS, "model": SOFTMAX, "decoder": "none", "norm_momentum": 0.1}
@@ -171,9 +205,13 @@ def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed
         if (first := next(like, None)) is not None:  # exactly the audit's budget
             settings = read_json(first)
             options |= {"epochs": settings["epochs"], "batch_size": settings["batch_size"]}
-        chances, seconds = ask_softmax(replace(base, out=work / "softmax", **options), data, args.folds)
-        for name, quality in cleanlab_scores(chances, labels).items():
-            yield {"way": "softmax", "score": name, **measures(quality, wrong), "minutes": seconds / 60}
+        config = replace(base, out=work / "softmax", **options)
+        with timed(config.out):
+            logits, networks = ask_softmax(config, data, args.folds)
+        both = {"softmax": logits.softmax(dim=1), "softmax, fitted": fitted(logits, labels, networks)}
+        for way, chances in both.items():
+            for name, quality in cleanlab_scores(chances, labels).items():
+                yield {"way": way, "score": name, **measures(quality, wrong), "minutes": minutes(config.out)}
 
 
 def some_of(name: str, images: int, seed: int) -> tuple[Dataset, ImageSet]:
@@ -220,21 +258,14 @@ def test_sets(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for seed in range(args.seeds):
         for name in args.data:
             known = {f"test/{each['index']}" for each in checked[name] if each["votes_given"] < 3}
-            config = TrainConfig(data=name, seed=seed, epochs=args.epochs, flip=args.flip, threads=args.threads)
-            folder = audit_data(
-                replace(config, out=args.work / f"test-set-{name}-s{seed}"), folds=args.folds, workers=args.workers
-            )
+            out = args.work / f"test-set-{name}-s{seed}"
+            options = {"seed": seed, "epochs": args.epochs, "flip": args.flip, "threads": args.threads}
+            with timed(out):
+                folder = audit_data(TrainConfig(data=name, out=out, **options), folds=args.folds, workers=args.workers)
             suspects = [issue.path for issue in folder.read_issues() if issue.split == "test"]
             found = {f"among_{first}": len(known & set(suspects[:first])) for first in (len(known), 50, 100, 200)}
-            minutes = folder.read_summary()["seconds"] / 60
-            yield {
-                "case": f"{name}-test",
-                "seed": seed,
-                "way": "folds",
-                "known": len(known),
-                **found,
-                "minutes": minutes,
-            }
+            case = {"case": f"{name}-test", "seed": seed, "way": "folds", "known": len(known)}
+            yield {**case, **found, "minutes": minutes(out)}
 
 
 def pays(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -250,8 +281,10 @@ def pays(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 work = args.work / f"{case}-s{seed}"
                 alone = write_npz(work / f"{name}.npz", x_train=array(clean.images), y_train=noisy.numpy())
                 folder = AuditFolder(work / "folds")
-                config = TrainConfig(seed=seed, epochs=args.epochs, threads=args.threads, flip=args.flip, finishing=0.0)
-                audit_data(replace(config, data=str(alone), out=folder.path), folds=args.folds, workers=args.workers)
+                config = TrainConfig(seed=seed, epochs=args.epochs, threads=args.threads, flip=args.flip)
+                with timed(folder.path):  # the audit of `flips`, if that was there before
+                    audited = replace(config, data=str(alone), out=folder.path)
+                    audit_data(audited, folds=args.folds, workers=args.workers)
                 test = {"x_test": array(official.test.images), "y_test": official.test.labels.numpy()}
                 for kind, labels in (("noisy", noisy), ("clean", clean.labels)):
                     arrays = {"x_train": array(clean.images), "y_train": labels.numpy(), **test}
@@ -266,7 +299,8 @@ def pays(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                     ("clean labels", "clean", None),
                 ):
                     out = work / "pays" / way.replace(" ", "-")
-                    wanted = replace(config, data=str(work / f"{data}.npz"), corrections=corrections, out=out)
+                    options = {"data": str(work / f"{data}.npz"), "corrections": corrections, "out": out}
+                    wanted = replace(config, finishing=0.0, **options)
                     run = Run(out / data / f"hitnet-fast-s{seed}")
                     if not run.is_finished:
                         train(wanted, overwrite=True)
@@ -307,8 +341,8 @@ def main() -> None:
     parts = {"flips": flips, "people": people, "test-sets": test_sets, "pays": pays}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=parts)
-    parser.add_argument("--data", nargs="+", default=["fashion-mnist", "mnist"])
-    parser.add_argument("--images", type=int, default=20_000)
+    parser.add_argument("--data", nargs="+", help="default: mnist cifar10 for test-sets, else fashion-mnist mnist")
+    parser.add_argument("--images", type=int, help="default: all for people, else 20000")
     parser.add_argument("--noises", nargs="+", default=["5", "20", "similar-10"])
     parser.add_argument("--ways", nargs="+", default=["folds", "quick", "softmax"])
     parser.add_argument("--seeds", type=int, default=3)
@@ -323,6 +357,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/audit"))
     args = parser.parse_args()
     args.work = args.work.resolve()
+    args.data = args.data or DATA.get(args.part, ["fashion-mnist", "mnist"])
+    args.images = args.images or IMAGES.get(args.part, 20_000)
     out = args.out.with_name(f"{args.out.name}-{args.part}")
     path = out.with_suffix(".json")
     content = read_json(path) if path.is_file() else {"rows": []}

@@ -3,7 +3,8 @@
 import io
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,12 +17,13 @@ import hitnet
 from hitnet.audits.networks import Answers, ask_epochs, ask_folds
 from hitnet.audits.page import write_page
 from hitnet.core.checkpoint import write_tensors
-from hitnet.data import Dataset
+from hitnet.data import Dataset, list_datasets
+from hitnet.data.corrections import read_corrections, write_corrections
 from hitnet.data.duplicates import exact_sets, near_sets
 from hitnet.data.folder import natural_order
 from hitnet.data.folds import Pool, pool
 from hitnet.data.mapped import MappedImages
-from hitnet.experiments.reproduce import only_command
+from hitnet.experiments.reproduce import LOCK, only_command
 from hitnet.files import write_bytes, write_json
 from hitnet.interpret.label_quality import KINDS, Judgement, judge
 from hitnet.runs.audit_folder import COLUMNS, AuditFolder, Issue
@@ -63,7 +65,7 @@ def audit_data(
     listener = listener or Listener()
     _check_wishes(config, folds, quick, workers)
     folder = AuditFolder(config.out)
-    with only_command(folder.path):
+    with _nothing_left(folder), only_command(folder.path):
         data = load_data(config.resolve())
         everything = pool(data)
         listener.opened(data, len(everything.images))
@@ -106,12 +108,12 @@ def audit(
         with tempfile.TemporaryDirectory() as place:
             return audit(images, labels, folds=folds, quick=quick, workers=workers, out=place, **options)
     folder = AuditFolder(Path(out))
-    names, given = _numbered(labels)
-    pixels = np.asarray(images)
-    folder.path.mkdir(parents=True, exist_ok=True)
-    _write_images(folder.images_file, x_train=pixels, y_train=given, class_names=np.array(names))
     config = TrainConfig(data=str(folder.images_file), out=folder.path, **options)
-    audit_data(config, folds=folds, quick=quick, workers=workers)
+    _check_wishes(config, folds, quick, workers)
+    names, given = _numbered(labels)
+    with _nothing_left(folder):
+        _keep_images(folder.images_file, x_train=np.asarray(images), y_train=given, class_names=np.array(names))
+        audit_data(config, folds=folds, quick=quick, workers=workers)
     issues = sorted(folder.read_issues(), key=lambda issue: int(issue.path.removeprefix("train/")))
     columns = {name: np.array([getattr(issue, name) for issue in issues]) for name in COLUMNS}
     if find_spec("pandas") is None:
@@ -121,10 +123,30 @@ def audit(
     return pandas.DataFrame(columns)
 
 
-def _write_images(path: Path, **arrays: Any) -> None:
+@contextmanager
+def _nothing_left(folder: AuditFolder) -> Iterator[None]:
+    """Remove again what the block wrote, if it is refused before a network begins."""
+    was_there = folder.path.exists()
+    new = [path for path in (folder.images_file, folder.path / LOCK) if not path.exists()]
+    try:
+        yield
+    except Exception:
+        if not folder.runs_folder.exists():
+            for path in new:
+                path.unlink(missing_ok=True)
+            if not was_there and folder.path.is_dir() and not any(folder.path.iterdir()):
+                folder.path.rmdir()
+        raise
+
+
+def _keep_images(path: Path, **arrays: Any) -> None:
+    """Write the images, or find the same ones there: an audit is about one set of images."""
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **arrays)
-    write_bytes(path, content.getvalue())
+    if not path.exists():
+        write_bytes(path, content.getvalue())
+    elif path.read_bytes() != content.getvalue():
+        raise ValueError(f"{path} must hold these images and labels, got others; choose another out, or remove it")
 
 
 def _numbered(labels: Any) -> tuple[list[str], Any]:
@@ -144,10 +166,19 @@ def _check_wishes(config: TrainConfig, folds: int, quick: bool, workers: int) ->
         raise ValueError("a quick audit has one network, so there is nothing to share; leave out --workers")
     if config.fold is not None:
         raise ValueError("an audit makes its own folds; say how many with --folds")
+    pictures = Path(config.data).expanduser()
+    own = config.data not in list_datasets() and pictures.is_dir()
+    # The next audit would take the pictures of this one for those of a class.
+    if own and config.out.resolve().is_relative_to(pictures.resolve()):
+        raise ValueError(
+            f"the audit must be written outside the folder of pictures, got {config.out.resolve()} in "
+            f"{pictures.resolve()}; choose another place with --out"
+        )
 
 
 def _write(folder: AuditFolder, config: TrainConfig, data: Dataset, everything: Pool, answers: Answers) -> None:
     """Judge, look for duplicates, and write everything; the summary last."""
+    folder.summary_file.unlink(missing_ok=True)  # a kill must not leave the files of two audits
     judged = judge(answers.distances, everything.images.labels, answers.networks, config.coverage)
     issues = make_issues(data.class_names, everything, answers, judged)
     order = sorted(range(len(issues)), key=lambda index: (issues[index].label_score, index))
@@ -155,6 +186,11 @@ def _write(folder: AuditFolder, config: TrainConfig, data: Dataset, everything: 
     folder.write_issues([issues[index] for index in order])
     summary = summarise(config, data, issues, answers, folder)
     write_page(folder, data.class_names, everything.images, issues, order, answers, summary)
+    if config.corrections is not None:
+        former = read_corrections(config.corrections.expanduser())
+        write_corrections(folder.former_file, former)
+        if not folder.corrections_file.exists():
+            write_corrections(folder.corrections_file, former)  # one file is enough to train with
     write_json(folder.summary_file, summary)
 
 

@@ -13,7 +13,7 @@ from hitnet.core.checkpoint import read_tensors, write_tensors
 from hitnet.core.model import find_recipe
 from hitnet.data import Dataset, ImageSet
 from hitnet.data.folds import Pool, assign_folds, fold_of
-from hitnet.experiments.runner import Progress, check_settings, run_local, survey
+from hitnet.experiments.runner import Progress, check_settings, no_font_warnings, run_here, run_local, survey
 from hitnet.runs import train
 from hitnet.runs.audit_folder import AuditFolder
 from hitnet.runs.reopen import load_model
@@ -74,7 +74,14 @@ def ask_folds(
     for trial in trials:
         _check_data(Run(trial.path), data, trial.settings)
     all_progress, began = survey(list(trials)), time.monotonic()
-    run_local(all_progress, workers, lambda current: watch(current, _seconds_left(current, time.monotonic() - began)))
+
+    def changed(current: list[Progress]) -> None:
+        watch(current, _seconds_left(current, time.monotonic() - began))
+
+    if workers == 1:
+        run_here(all_progress, changed)
+    else:
+        run_local(all_progress, workers, changed)
     if failures := [progress.failure for progress in all_progress if progress.failure is not None]:
         raise RuntimeError("; ".join(failures))
     runs = [Run(trial.path) for trial in trials]
@@ -94,10 +101,10 @@ def _check_data(run: Run, data: Dataset, settings: RunSettings) -> None:
 
 
 def _seconds_left(all_progress: list[Progress], elapsed: float) -> float | None:
-    """From the epochs done so far; None before the first."""
+    """From the epochs done so far; None before the first and after the last."""
     done = sum(each.epochs - each.began for each in all_progress)
     left = sum(each.trial.settings.epochs - each.epochs for each in all_progress)
-    return left * elapsed / done if done else None
+    return left * elapsed / done if done and left else None
 
 
 def ask_epochs(
@@ -114,13 +121,14 @@ def ask_epochs(
     if run.exists:
         check_settings(run, settings)
         _check_data(run, data, settings)
-    if not (run.is_finished and folder.epochs_file.is_file()):
-        asked = EpochAnswers(folder.epochs_file, images, watcher)
-        if run.exists and not run.is_finished:
-            train.resume(run.path, watcher=asked)
-        else:
-            train.train(settings, watcher=asked, overwrite=True)
-    total, epochs = _read_epochs(folder.epochs_file)
+    if not (run.is_finished and run.epochs_file.is_file()):
+        asked = EpochAnswers(run.epochs_file, images, watcher)
+        with no_font_warnings():
+            if run.exists and not run.is_finished:
+                train.resume(run.path, watcher=asked)
+            else:
+                train.train(settings, watcher=asked, overwrite=True)
+    total, epochs = _read_epochs(run.epochs_file)
     return Answers(total / epochs, torch.zeros(len(images), dtype=torch.long), [run])
 
 

@@ -14,7 +14,7 @@ from hitnet.audits.networks import Answers
 from hitnet.core.model import Model
 from hitnet.data import ImageSet, to_float
 from hitnet.files import write_bytes
-from hitnet.interpret.label_quality import KINDS
+from hitnet.interpret.label_quality import KIND_WORDS, KINDS
 from hitnet.interpret.prototypes import prototypes
 from hitnet.runs.audit_folder import AuditFolder, Issue
 from hitnet.runs.reopen import load_model
@@ -50,6 +50,7 @@ def write_page(
         "way": summary["way"],
         "images": summary["images"],
         "kinds": summary["kinds"],
+        "words": KIND_WORDS,
         "duplicates": summary["duplicates"],
         "notes": summary["notes"],
         "classes": list(class_names),
@@ -77,18 +78,20 @@ def write_page(
         "sets": [_set(members, issues, images, index_of) for members in sets[:MOST_SETS]],
         "more_sets": max(0, len(sets) - MOST_SETS),
     }
-    page = _static("audits", "findings.html")
     parts = {
         "/* policy */": POLICY,
         "/* style */": _static("web", "style.css") + _static("audits", "findings.css"),
         "/* content */": json.dumps(content).replace("<", "\\u003c"),
         "/* script */": _without_modules(_static("web", "dom.js") + _static("audits", "findings.js")),
     }
-    for place, text in parts.items():
-        before, separator, after = page.partition(place)
-        assert separator, f"findings.html lacks {place}"
-        page = before + text + after
-    write_bytes(folder.page_file, page.encode())
+    write_bytes(folder.page_file, _filled(_static("audits", "findings.html"), parts).encode())
+
+
+def _filled(page: str, parts: dict[str, str]) -> str:
+    """The page with each text in its place; what is filled in is not searched, since names may look like places."""
+    pieces = re.split(f"({'|'.join(map(re.escape, parts))})", page)
+    assert sorted(pieces[1::2]) == sorted(parts), f"findings.html must have each of {', '.join(parts)} once"
+    return "".join(parts.get(piece, piece) for piece in pieces)
 
 
 def _sets(issues: Sequence[Issue]) -> list[list[int]]:

@@ -8,14 +8,9 @@ from hitnet.console.printing import add_row, duration, new_table, say, show
 from hitnet.console.training import TrainingView
 from hitnet.data import Dataset
 from hitnet.experiments.runner import Progress
+from hitnet.interpret.label_quality import KIND_WORDS
 from hitnet.runs.audit_folder import AuditFolder
 
-KIND_WORDS = {
-    "wrong label": "the given class is unlikely or far; hits one other alone",
-    "ambiguous": "hits several classes, or one other while the given one is possible",
-    "odd": "hits no class",
-    "fine": "hits the given class alone",
-}
 SUSPECTS = 10  # pictures that are listed after an audit
 
 
@@ -50,7 +45,8 @@ def show_audit(folder: AuditFolder) -> None:
     """How many pictures of each kind there are, and what to do next."""
     summary = folder.read_summary()
     kinds, copies = summary["kinds"], summary["duplicates"]
-    title = f"{summary['images']:,} images of {summary['data']}, {summary['way']}, {duration(summary['seconds'])}"
+    took = duration(max(1, summary["seconds"]))
+    title = f"{summary['images']:,} images of {summary['data']}, {summary['way']}, {took}"
     table = new_table(["kind", "images", ""], "lrl", title)
     for kind, meaning in KIND_WORDS.items():
         add_row(table, kind, f"{kinds[kind]:,}", meaning)

@@ -7,14 +7,14 @@
 
 `path` is the name of a picture in the data set's folder; an image of another source has a name as in train/17, its
 split and its number in it, from 0. Only relabelling needs a label. `given_label` may be left out; other columns are
-ignored.
+kept as they are.
 """
 
 import csv
 import io
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -23,7 +23,7 @@ import torch
 from hitnet.data.dataset import Dataset, ImageSet
 from hitnet.data.folds import Split, image_names
 from hitnet.errors import check_known, did_you_mean
-from hitnet.files import read_record, write_bytes
+from hitnet.files import read_record, write_table
 
 Action = Literal["keep", "relabel", "leave out"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -40,8 +40,10 @@ class Correction:
     """The right class, if it is relabelled."""
     given_label: str = ""
     """Its class when that was decided; empty if unknown."""
-    line: int = 0
+    line: int = field(default=0, compare=False)
     """Where it is in its file."""
+    notes: dict[str, str] = field(default_factory=dict, compare=False)
+    """What other columns say."""
 
 
 def read_corrections(path: Path) -> list[Correction]:
@@ -61,8 +63,14 @@ def read_corrections(path: Path) -> list[Correction]:
         for cells in reader:
             if not any(cells):
                 continue
+            if any(cells[len(head) :]):
+                raise ValueError(
+                    f"{path}, line {reader.line_num}: expected {len(head)} cells, as the first line has, "
+                    f"got {len(cells)}; put names with a comma in quotes, and remove the others"
+                )
             given = {name: cells[place] if place < len(cells) else "" for name, place in places.items()}
-            found = _checked(given, path, reader.line_num)
+            notes = {name: cell for name, cell in zip(head, cells, strict=False) if name not in COLUMNS}
+            found = replace(_checked(given, path, reader.line_num), notes=notes)
             if (earlier := lines.setdefault(found.path, found.line)) != found.line:
                 raise ValueError(
                     f"{path}, line {found.line}: {found.path!r} was in line {earlier} already; remove one of the two"
@@ -87,13 +95,28 @@ def _checked(given: dict[str, str], path: Path, line: int) -> Correction:
     return Correction(given["path"], action, label, given.get("given_label", ""), line)
 
 
-def write_corrections(path: Path, corrections: Iterable[Correction]) -> None:
+def write_corrections(path: Path, corrections: Collection[Correction]) -> None:
     """All corrections, in place of the former ones; complete on the disk when this returns."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([each.path, each.action, each.label, each.given_label] for each in corrections)
-    write_bytes(path, os.fsencode(text.getvalue()))
+    more = tuple(dict.fromkeys(name for each in corrections for name in each.notes))
+    rows = (
+        [each.path, each.action, each.label, each.given_label, *(each.notes.get(name, "") for name in more)]
+        for each in corrections
+    )
+    write_table(path, [COLUMNS + more, *rows])
+
+
+def check_fits(each: Correction, names: Collection[str], class_names: Sequence[str], what: str, source: Path) -> None:
+    """Refuse an unknown picture or class; the error names its line of `source`, the file. `what` has these names."""
+    if each.path not in names:
+        raise ValueError(
+            f"{source}, line {each.line}: {what} has no picture {each.path!r}; "
+            f"{did_you_mean(each.path, names) if len(names) < 2000 else ''}remove the line, or correct it"
+        )
+    if each.action == "relabel":
+        try:
+            check_known(each.label, class_names, "class")
+        except ValueError as error:
+            raise ValueError(f"{source}, line {each.line}: {error}") from None
 
 
 def correct(data: Dataset, corrections: list[Correction], source: Path) -> Dataset:
@@ -108,11 +131,7 @@ def correct(data: Dataset, corrections: list[Correction], source: Path) -> Datas
     labels = {split: part.labels.clone() for split, part in splits.items() if part is not None}
     kept = {split: torch.ones(len(part), dtype=torch.bool) for split, part in splits.items() if part is not None}
     for each in corrections:
-        if each.path not in places:
-            raise ValueError(
-                f"{source}, line {each.line}: {data.name} has no picture {each.path!r}; "
-                f"{did_you_mean(each.path, places) if len(places) < 2000 else ''}remove the line, or correct it"
-            )
+        check_fits(each, places, data.class_names, data.name, source)
         split, index = places[each.path]
         now = data.class_names[int(labels[split][index])]
         if each.given_label and each.given_label != now:
@@ -121,10 +140,6 @@ def correct(data: Dataset, corrections: list[Correction], source: Path) -> Datas
                 f"now {now!r}; decide again, or remove the line"
             )
         if each.action == "relabel":
-            try:
-                check_known(each.label, data.class_names, "class")
-            except ValueError as error:
-                raise ValueError(f"{source}, line {each.line}: {error}") from None
             labels[split][index] = data.class_names.index(each.label)
         elif each.action == "leave out":
             kept[split][index] = False

@@ -75,6 +75,8 @@ class Dataset:
     """What the user should know: conversions, skipped files, generated images."""
     validation: ImageSet | None = None
     """Validation images, if the source itself sets some aside; otherwise some of the training images are held out."""
+    test_is_held_out: bool = False
+    """Whether the source has no test part, so that the test images are some of its training images, held out."""
 
     def __post_init__(self) -> None:
         if self.num_classes < 2:

@@ -3,8 +3,9 @@
 Near copies are found by a perceptual hash: the picture in grey, 32×32, its cosine transform, and for each of the 64
 lowest frequencies whether it is above their median. Not all pairs are compared. All hashes are sorted several times,
 each time with other bits first, and each is compared with those that follow it: a copy is next to the original in at
-least one of the orders. Two pictures that are compared are near copies if they are far more alike than either is with
-others: two digits 1 are always alike.
+least one of the orders. Two pictures are compared in all their channels: a red disc is no copy of a green one. They are
+near copies if they are far more alike than either is with others, since two digits 1 are always alike; or if they are
+more alike than any two digits, since a picture with many copies is as much alike with others.
 """
 
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ ORDERS = 8  # of the hashes; every time other bits come first
 NEIGHBOURS = 16  # that follow a hash and are compared with it
 NOTABLE = 0.8  # correlation from which two pictures are remembered
 LEAST_ALIKE = 0.95  # correlation of near copies
+SURELY_ALIKE = 0.998  # the same, whatever others are like; two of MNIST's first 20,000 digits reach 0.995
 OTHERS = 5  # a picture's fifth-best match is not expected to be a copy,
 FRACTION = 0.25  # and a copy differs at most by this fraction of what that one differs by
 PIECE = 4096  # images or pairs that are looked at together
@@ -42,39 +44,42 @@ def near_sets(images: Tensor | MappedImages) -> list[list[int]]:
     """Sets of images that are nearly the same, exact copies included: uint8 (count, channels, h, w) -> indices."""
     first = first_copies(images)
     own = (first == torch.arange(len(first))).nonzero()[:, 0]
-    small = torch.cat([_small(piece) for piece in images.split(PIECE)])
-    near = own.numpy()[_near_pairs(small[own])]
+    seen = [(_hashes(small), _standardised(small)) for small in map(_small, images.split(PIECE))]
+    bits, pictures = np.concatenate([bits for bits, _ in seen]), torch.cat([vectors for _, vectors in seen])
+    near = own.numpy()[_near_pairs(bits[own.numpy()], pictures[own])]
     copies = np.stack([np.arange(len(images)), first.numpy()], axis=1)
     return _sets(len(images), np.concatenate([near, copies]))
 
 
-def _near_pairs(small: Tensor) -> Pairs:
-    """Pairs of pictures that are nearly the same: (count, 32, 32) -> (pairs, 2)."""
-    pairs, alike = _compared(_hashes(small), _standardised(small))
-    usual = _usual(pairs, alike, len(small))
+def _near_pairs(bits: npt.NDArray[np.bool_], pictures: Tensor) -> Pairs:
+    """Pairs of pictures that are nearly the same: (count, 64), (count, values) -> (pairs, 2)."""
+    pairs, alike = _compared(bits, pictures)
+    usual = _usual(pairs, alike, len(pictures))
     differs, allowed = 1 - alike, FRACTION * (1 - usual[pairs].max(axis=1))
-    return pairs[(alike >= LEAST_ALIKE) & (differs <= allowed)]
+    return pairs[(alike >= SURELY_ALIKE) | ((alike >= LEAST_ALIKE) & (differs <= allowed))]
 
 
 def _small(images: Tensor) -> Tensor:
-    """In grey, 32×32: -> (count, 32, 32)."""
-    grey = images.cpu().float().mean(dim=1, keepdim=True)
-    return interpolate(grey, (SIDE, SIDE), mode="bilinear", antialias=True)[:, 0]
+    """32×32: -> (count, channels, 32, 32)."""
+    return interpolate(images.cpu().float(), (SIDE, SIDE), mode="bilinear", antialias=True)
 
 
 def _hashes(small: Tensor) -> npt.NDArray[np.bool_]:
-    """-> (count, 64) bits."""
+    """Of the pictures in grey: -> (count, 64) bits."""
     place = torch.arange(SIDE, dtype=torch.float32)
     # The DCT-II; without frequency 0, which is the brightness.
     waves = torch.cos(torch.pi / SIDE * (place + 0.5) * torch.arange(1, LOWEST + 1).unsqueeze(1))
-    strength = (waves @ small @ waves.T).flatten(1)
+    strength = (waves @ small.mean(dim=1) @ waves.T).flatten(1)
     return (strength > strength.median(dim=1, keepdim=True).values).numpy()
 
 
 def _standardised(small: Tensor) -> Tensor:
-    """Vectors whose scalar product is the correlation of the pictures: (count, 32, 32) -> (count, 256)."""
-    pooled = avg_pool2d(small.unsqueeze(1), 2).flatten(1)
-    return normalize(pooled - pooled.mean(dim=1, keepdim=True), eps=1e-3)
+    """Vectors whose scalar product is the correlation of the pictures: (count, channels, 32, 32) -> (count, values).
+
+    Each channel has its own mean: a picture with a tint is still alike.
+    """
+    pooled = avg_pool2d(small, 2)
+    return normalize((pooled - pooled.mean(dim=(2, 3), keepdim=True)).flatten(1), eps=1e-3)
 
 
 def _compared(bits: npt.NDArray[np.bool_], pictures: Tensor) -> tuple[Pairs, Numbers]:

@@ -80,7 +80,8 @@ def load_folder(
             raise ValueError(f"{root}: a split needs at least 2 pictures of each class, got one of {few}; add some")
         train, test = split_off_test(labels, test_fraction, split_seed, notes)
     name = root.resolve().name
-    return Dataset(name, whole.subset(train), whole.subset(test), tuple(names), tuple(notes), validation)
+    held_out = not len(parts["test"])
+    return Dataset(name, whole.subset(train), whole.subset(test), tuple(names), tuple(notes), validation, held_out)
 
 
 def folder_name(class_name: str) -> str:

@@ -26,7 +26,7 @@ class Pool:
     images: ImageSet
     """With names in `files`: the picture files, or as in train/17, the split and the number of an image in it."""
     splits: tuple[Split, ...]
-    """The split that each image belongs to."""
+    """The split that each image belongs to in its source; train if that has none."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,7 +48,8 @@ def pool(data: Dataset) -> Pool:
         torch.cat([part.labels for part in present.values()]),
         tuple(name for split, part in present.items() for name in image_names(part, split)),
     )
-    return Pool(together, tuple(split for split, part in present.items() for _ in range(len(part))))
+    own = {split: "train" if data.test_is_held_out else split for split in present}
+    return Pool(together, tuple(own[split] for split, part in present.items() for _ in range(len(part))))
 
 
 def _joined(parts: Sequence[Tensor | MappedImages]) -> Tensor | MappedImages:
@@ -76,7 +77,7 @@ def fold_of(data: Dataset, fold: str, seed: int) -> Dataset:
 def assign_folds(images: ImageSet, class_names: tuple[str, ...], count: int, seed: int) -> Tensor:
     """The part of each image, from 0, in class proportions: -> (images,).
 
-    Copies of one picture go to the same part: a network that has seen one has seen them all.
+    Exact copies of a picture go to the same part: a network that has seen one has seen them all. Near copies may not.
     """
     labels, first = images.labels.cpu(), first_copies(images.images)
     own = (first == torch.arange(len(first))).nonzero()[:, 0]
@@ -88,8 +89,9 @@ def assign_folds(images: ImageSet, class_names: tuple[str, ...], count: int, see
     for index, name in enumerate(class_names):
         size, spread = int((labels == index).sum()), len(parts[labels == index].unique())
         if size < max(FEWEST, count):
-            least = max(FEWEST, count)
-            raise ValueError(f"class {name!r} has {size} images, expected at least {least}; add some, or leave it out")
+            expected = f"class {name!r} has {size} images, expected at least {max(FEWEST, count)}"
+            fewer = f"add some, leave it out, or use at most {size} folds"
+            raise ValueError(f"{expected}; {fewer if size >= FEWEST else 'add some, or leave it out'}")
         if spread < 2:
             raise ValueError(f"the {size} images of class {name!r} are copies of each other; add others")
     return parts

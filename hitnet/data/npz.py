@@ -50,7 +50,8 @@ def load_npz(path: Path, *, test_fraction: float | None = 0.2, split_seed: int =
         # Numbered before the split, so that a name leads to the image in the file.
         parts[0] = replace(parts[0], files=image_names(parts[0], "train"))
         parts = [parts[0].subset(part) for part in split_off_test(labels[0], test_fraction, split_seed, notes)]
-    return Dataset(path.stem, parts[0], parts[1], names, tuple(dict.fromkeys(notes)))
+    held_out = len(splits) == 1
+    return Dataset(path.stem, parts[0], parts[1], names, tuple(dict.fromkeys(notes)), test_is_held_out=held_out)
 
 
 def _read_arrays(path: Path) -> dict[str, Array]:

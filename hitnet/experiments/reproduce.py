@@ -23,6 +23,8 @@ try:
 except ImportError:  # Windows, where nothing prevents two commands in one folder
     fcntl = None  # type: ignore[assignment]
 
+LOCK = ".lock"
+
 
 class Listener:
     """Called as the experiments proceed, to display their progress. This base class does nothing."""
@@ -134,10 +136,10 @@ def only_command(folder: Path) -> Iterator[None]:
     """Lock the folder until the block, or the process, ends: two commands would train the same runs twice."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".lock").touch()
+        (folder / LOCK).touch()
     except OSError as error:
         raise type(error)(f"cannot write into {folder} ({error.strerror}); choose another --out") from None
-    with open(folder / ".lock", "w") as file:
+    with open(folder / LOCK, "w") as file:
         if fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

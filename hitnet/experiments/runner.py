@@ -4,7 +4,9 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -17,7 +19,7 @@ from hitnet.files import write_json
 from hitnet.runs import train
 from hitnet.runs.run import Run
 from hitnet.settings import RunSettings
-from hitnet.training.watchers import Row
+from hitnet.training.watchers import Row, Watcher
 
 Status = Literal["waiting", "running", "done", "failed"]
 ATTEMPTS = 3  # for a run whose process was killed, usually by the system for lack of memory
@@ -91,6 +93,31 @@ def next_trial(all_progress: list[Progress]) -> Progress | None:
     return None
 
 
+def run_here(all_progress: list[Progress], watch: Watch) -> None:
+    """Finish all trials in this process, one after the other; one that fails ends it with its error.
+
+    Other processes would import the user's script, which then needs a guard.
+    """
+    watch(all_progress)
+    while (chosen := next_trial(all_progress)) is not None:
+        chosen.status = "running"
+        watch(all_progress)
+        do(chosen.trial, _Epochs(chosen, lambda: watch(all_progress)))
+        chosen.end()
+        watch(all_progress)
+
+
+class _Epochs(Watcher):
+    """Looks at the run after each of its epochs."""
+
+    def __init__(self, progress: Progress, changed: Callable[[], None]) -> None:
+        self.progress, self.changed = progress, changed
+
+    def epoch_ended(self, row: Row) -> None:
+        self.progress.look()
+        self.changed()
+
+
 @dataclass
 class Worker:
     progress: Progress
@@ -149,7 +176,11 @@ def _end(worker: Worker) -> None:
         progress.status = "waiting"
     else:
         killed = f"its process ended {ATTEMPTS} times without an error message (exit code {worker.process.exitcode})"
-        progress.end(report or f"{killed}; is there enough memory?")
+        # A process that imports a script without a guard starts the script again, and stops with exit code 1.
+        guard = (
+            ' A script must start its work under `if __name__ == "__main__":`' if worker.process.exitcode == 1 else ""
+        )
+        progress.end(report or f"{killed}; is there enough memory?{guard}")
 
 
 def _work(trial: Trial, threads: int, reports: Connection) -> None:
@@ -191,17 +222,26 @@ def is_done(trial: Trial) -> bool:
     return run.is_finished
 
 
-def do(trial: Trial) -> None:
+def do(trial: Trial, watcher: Watcher | None = None) -> None:
     """Train the trial's run to its end, from its last complete epoch if there is one."""
     if is_done(trial):
         return
     run = Run(trial.path)
-    if run.exists:
-        # Resuming reads the settings from this file, and OUT may have moved since, with the teacher in it.
-        write_json(run.settings_file, trial.settings.to_json())
-        train.resume(run.path)
-    else:
-        train.train(trial.settings)
+    with no_font_warnings():
+        if run.exists:
+            # Resuming reads the settings from this file, and OUT may have moved since, with the teacher in it.
+            write_json(run.settings_file, trial.settings.to_json())
+            train.resume(run.path, watcher=watcher)
+        else:
+            train.train(trial.settings, watcher=watcher)
+
+
+@contextmanager
+def no_font_warnings() -> Iterator[None]:
+    """Figures show a box for a letter that the font lacks; a line for each of them would hide what matters."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        yield
 
 
 def check_settings(run: Run, wanted: RunSettings) -> None:

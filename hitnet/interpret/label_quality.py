@@ -18,6 +18,12 @@ from hitnet.interpret.verdicts import COVERAGE, conformal_radii
 
 Kind = Literal["wrong label", "ambiguous", "odd", "fine"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+KIND_WORDS: dict[str, str] = {
+    "wrong label": "the given class is unlikely or far; only another class is hit",
+    "ambiguous": "several classes are hit, or one other while the given one is possible",
+    "odd": "no class is hit",
+    "fine": "only the given class is hit",
+}
 # A label is called wrong only if its quality is below half of what chance would give it, or below this, or if its class
 # is missed by so many radii: networks miss the class of many hard images narrowly, and those labels are right. Where
 # many labels are wrong, qualities are never low, since the temperature is fitted to these labels; distances still tell.
@@ -33,6 +39,11 @@ def label_quality(distances: Any, labels: Any, temperature: float | None = None)
 
     The quality is the probability of the given class, exp(−distance / temperature) over the sum of all classes.
     """
+    if not isinstance(labels, Tensor) and (kind := np.asarray(labels).dtype).kind not in "biuf":
+        remedy = "number them, as np.unique(labels, return_inverse=True) does"
+        raise TypeError(f"labels must be class indices from 0, got {kind}; {remedy}")
+    if temperature is not None and not 0 < temperature < np.inf:
+        raise ValueError(f"temperature must be above 0 and finite, got {temperature}; leave it out to have it fitted")
     given = torch.as_tensor(distances).double()
     wanted = torch.as_tensor(labels)
     _check(given, wanted)

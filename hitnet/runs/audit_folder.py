@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from hitnet.files import read_json, write_bytes
+from hitnet.files import read_json, write_table
 from hitnet.runs.run import Run
 
 LARGEST_TABLE = 500_000_000  # bytes of issues.csv
@@ -57,11 +57,11 @@ class AuditFolder:
     """One audit on disk. Only this class knows where its files are.
 
     runs/                 the run folders of its networks
-    epochs.safetensors    with --quick: what the epochs so far said of each picture
     distances.safetensors the distance of each picture to each class
     issues.csv            one line per picture, the most suspicious first
     index.html            the most suspicious ones as pictures
-    corrections.csv       what a person decided about them
+    corrections.csv       what a person decided about them, and what was corrected before
+    former.csv            what was corrected before, with --corrections
     images.npz            the images themselves, if they came from Python
     summary.json          counts, settings and networks
     """
@@ -71,10 +71,6 @@ class AuditFolder:
     @property
     def runs_folder(self) -> Path:
         return self.path / "runs"
-
-    @property
-    def epochs_file(self) -> Path:
-        return self.path / "epochs.safetensors"
 
     @property
     def distances_file(self) -> Path:
@@ -91,6 +87,10 @@ class AuditFolder:
     @property
     def corrections_file(self) -> Path:
         return self.path / "corrections.csv"
+
+    @property
+    def former_file(self) -> Path:
+        return self.path / "former.csv"
 
     @property
     def images_file(self) -> Path:
@@ -122,11 +122,8 @@ class AuditFolder:
         return runs
 
     def write_issues(self, issues: Sequence[Issue]) -> None:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows([_cell(getattr(issue, name)) for name in COLUMNS] for issue in issues)
-        write_bytes(self.issues_file, os.fsencode(text.getvalue()))
+        rows = ([_cell(getattr(issue, name)) for name in COLUMNS] for issue in issues)
+        write_table(self.issues_file, [COLUMNS, *rows])
 
     def read_issues(self) -> list[Issue]:
         if not self.is_finished:

@@ -36,6 +36,7 @@ class Run:
     eval-DATA.json        what `hitnet eval` measured; its mistakes are in eval-DATA-mistakes.csv and .png
     explanations/         what `hitnet explain` wrote
     exemplars.safetensors real training pictures to show beside drawn ones; not with --no-exemplars
+    epochs.safetensors    with `hitnet audit --quick`: what the epochs so far said of each picture
     """
 
     path: Path
@@ -107,6 +108,10 @@ class Run:
     @property
     def exemplars_file(self) -> Path:
         return self.path / "exemplars.safetensors"
+
+    @property
+    def epochs_file(self) -> Path:
+        return self.path / "epochs.safetensors"
 
     @property
     def explanations_folder(self) -> Path:

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from hitnet.core.model import Model
 from hitnet.data import to_float
-from hitnet.data.corrections import ACTIONS, Correction, read_corrections, write_corrections
+from hitnet.data.corrections import ACTIONS, Correction, check_fits, read_corrections, write_corrections
 from hitnet.data.folds import pool
-from hitnet.interpret.label_quality import KINDS
+from hitnet.interpret.label_quality import KIND_WORDS, KINDS
 from hitnet.interpret.prototypes import prototypes
 from hitnet.pictures import SUFFIXES, decode, read_pixels
 from hitnet.runs.audit_folder import AuditFolder, Issue
@@ -43,12 +43,16 @@ class Audit:
         self.class_names = self._model(0).config.class_names
         self.lock = Lock()  # of the models, the images and the file of decisions
         self.former: list[tuple[str, Correction | None]] = []  # what each decision replaced, for undoing
+        self.places = {issue.path: index for index, issue in enumerate(self.issues)}
+        begun = read_corrections(folder.former_file) if folder.former_file.is_file() else []
+        self.begun = {each.path: each for each in begun}  # what was corrected before the audit
         self._check()
 
     def _check(self) -> None:
         known = set(self.class_names)
         for issue in self.issues:
-            if not ({issue.given_label, issue.predicted_label} <= known and 0 <= issue.network < len(self.runs)):
+            fits = {issue.given_label, issue.predicted_label} <= known and issue.kind in KINDS
+            if not (fits and 0 <= issue.network < len(self.runs)):
                 raise ValueError(
                     f"{self.folder.issues_file} does not fit its networks: see {issue.path!r}; audit again"
                 )
@@ -58,7 +62,7 @@ class Audit:
         decided, version = self._read()
         counts = {kind: sum(issue.kind == kind for issue in self.issues) for kind in KINDS}
         return {
-            "counts": {**counts, "all": len(self.issues), "decided": len(decided)},
+            "counts": {**counts, "all": len(self.issues), "decided": self._count(decided)},
             "classes": list(self.class_names),
             "version": version,
             "file": str(self.folder.corrections_file),
@@ -71,7 +75,7 @@ class Audit:
             decided, version = self._read()
             chosen = self._shown(show, decided)
             if not chosen:
-                return {"total": 0, "place": 0, "decided": len(decided), "version": version}
+                return {"total": 0, "place": 0, "decided": self._count(decided), "version": version}
             place = min(place, len(chosen) - 1)
             index = chosen[place]
             issue = self.issues[index]
@@ -79,7 +83,7 @@ class Audit:
             return {
                 "total": len(chosen),
                 "place": place,
-                "decided": len(decided),
+                "decided": self._count(decided),
                 "version": version,
                 "index": index,
                 "path": issue.path,
@@ -87,6 +91,7 @@ class Audit:
                 "given": self.class_names.index(issue.given_label),
                 "suggested": self.class_names.index(issue.predicted_label),
                 "kind": issue.kind,
+                "kind_words": KIND_WORDS[issue.kind],
                 "quality": issue.label_score,
                 "own": issue.distance_given,
                 "nearest": issue.distance_predicted,
@@ -107,23 +112,36 @@ class Audit:
         label = label if action == "relabel" else ""
         with self.lock:
             decided = self._read_same(version)
-            self.former.append((issue.path, decided.pop(issue.path, None)))
-            if action:
-                decided[issue.path] = Correction(issue.path, action, label, issue.given_label)
-            return self._write(decided)
+            before, begun = decided.pop(issue.path, None), self.begun.get(issue.path)
+            if begun is not None and (not action or (action, begun.action) == ("keep", "relabel")):
+                decided[issue.path] = begun  # the class that is kept is a corrected one
+            elif action:
+                # The class that the picture has in the data, not the one that a former correction gave it.
+                given = issue.given_label if begun is None else begun.given_label
+                notes = {} if before is None else before.notes
+                decided[issue.path] = Correction(issue.path, action, label, given, notes=notes)
+            answer = self._write(decided)
+            self.former.append((issue.path, before))
+            return answer
 
     def undo(self, version: str) -> dict[str, Any]:
         """Take the last decision back: what it replaced is there again. Returns its suspect too."""
         with self.lock:
             decided = self._read_same(version)
-            path, before = self.former.pop() if self.former else (next(reversed(decided), None), None)
-            if path is None:
-                raise ValueError("there is nothing to undo")
+            path, before = self.former[-1] if self.former else self._last(decided)
             decided.pop(path, None)
             if before is not None:
                 decided[path] = before
-            index = next(number for number, issue in enumerate(self.issues) if issue.path == path)
-            return self._write(decided) | {"index": index}
+            answer = self._write(decided)
+            self.former = self.former[:-1]
+            return answer | {"index": self.places[path]}
+
+    def _last(self, decided: dict[str, Correction]) -> tuple[str, Correction | None]:
+        """The picture decided about last, and what was corrected before the audit."""
+        for path in reversed(decided):
+            if path in self.places and decided[path] != self.begun.get(path):
+                return path, self.begun.get(path)
+        raise ValueError("there is nothing to undo")
 
     def place_of(self, index: int, show: str) -> int:
         """Where a suspect is among those that are shown; 0 if it is not."""
@@ -142,9 +160,18 @@ class Audit:
         """The decisions by path, the last one last, and their version: it changes with the file, whoever writes it."""
         path = self.folder.corrections_file
         if not path.is_file():
-            return {}, "none"
+            return dict(self.begun), "none"
         version = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-        return {each.path: each for each in read_corrections(path)}, version
+        decided = {each.path: each for each in read_corrections(path)}
+        for each in decided.values():
+            check_fits(
+                each, self.begun if each.path in self.begun else self.places, self.class_names, "the audit", path
+            )
+        return decided, version
+
+    def _count(self, decided: dict[str, Correction]) -> int:
+        """Pictures decided about, without those that were left out before the audit."""
+        return len(decided.keys() & self.places.keys())
 
     def _read_same(self, version: str) -> dict[str, Correction]:
         decided, now = self._read()
@@ -156,7 +183,7 @@ class Audit:
     def _write(self, decided: dict[str, Correction]) -> dict[str, Any]:
         write_corrections(self.folder.corrections_file, decided.values())
         _, version = self._read()
-        return {"version": version, "decided": len(decided)}
+        return {"version": version, "decided": self._count(decided)}
 
     def _pictures(self, issue: Issue) -> dict[str, Any]:
         """The picture, the prototypes of both classes and the network's drawing, as base64 WebP."""

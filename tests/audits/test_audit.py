@@ -1,9 +1,13 @@
 """An audit from beginning to end: what it finds, what it writes, what it leaves alone, how it goes on."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas
@@ -13,8 +17,11 @@ from support.tiny import snapshot
 
 import hitnet
 from hitnet.audits.audit import audit_data
-from hitnet.audits.networks import EpochAnswers
-from hitnet.data.corrections import Correction, write_corrections
+from hitnet.audits.networks import EpochAnswers, _seconds_left
+from hitnet.console import show_audit
+from hitnet.data.corrections import Correction, read_corrections, write_corrections
+from hitnet.files import write_json
+from hitnet.interpret.label_quality import KIND_WORDS
 from hitnet.runs.audit_folder import AuditFolder
 from hitnet.settings import TrainConfig
 
@@ -41,6 +48,32 @@ def test_the_table_has_cleanlabs_columns_and_agrees_with_the_summary(audited: Pa
     counted = table["kind"].value_counts().to_dict()
     assert summary["kinds"] == {kind: counted.get(kind, 0) for kind in summary["kinds"]}
     assert (table["is_label_issue"] == (table["kind"] == "wrong label")).all()
+
+
+def test_the_table_comes_back_as_it_was_written_whatever_the_names(audited: Path, tmp_path: Path):
+    issue = AuditFolder(audited).read_issues()[0]
+    names = ["carriage\rreturn.png", "line\nbreak.png", 'a,b "c".png', "\r", "not-utf8-\udcff.png"]
+    issues = [replace(issue, path=name, given_label=name) for name in names]
+    folder = AuditFolder(tmp_path)
+    folder.write_issues(issues)
+    folder.summary_file.write_text("{}")
+    assert folder.read_issues() == issues
+
+
+def test_the_terminal_says_what_kinds_mean_and_never_that_it_took_no_time(audited: Path, tmp_path: Path, capsys):
+    copied = AuditFolder(Path(shutil.copytree(audited, tmp_path / "audit")))
+    write_json(copied.summary_file, copied.read_summary() | {"seconds": 0.2})
+    show_audit(copied)
+    printed = capsys.readouterr().out
+    assert "2 folds, 1 s" in printed
+    assert all(words in printed for words in KIND_WORDS.values())
+    assert KIND_WORDS["wrong label"] in (audited / "index.html").read_text()
+
+
+@pytest.mark.parametrize(("epochs", "seconds"), [((0, 0), None), ((3, 1), 20.0), ((4, 4), None)])
+def test_the_time_left_is_known_after_the_first_epoch_and_until_the_last(epochs: tuple[int, int], seconds):
+    trial = SimpleNamespace(settings=SimpleNamespace(epochs=4))
+    assert _seconds_left([SimpleNamespace(trial=trial, epochs=done, began=0) for done in epochs], 20.0) == seconds
 
 
 def test_the_page_fetches_nothing_and_escapes_every_name(audited: Path):
@@ -85,6 +118,16 @@ def test_a_quick_audit_of_arrays_gives_a_row_per_image_in_their_order(squares: P
     assert set(table["label_score"].nsmallest(3).index) == {0, 1, 2}
 
 
+def test_a_quick_audit_with_another_seed_in_the_same_folder_has_answers_of_its_own(settings, no_pictures, tmp_path):
+    def worst(out: str, seed: int) -> bytes:
+        config = settings(out=tmp_path / out, seed=seed, epochs=1, decoder="none")
+        return audit_data(config, quick=True).issues_file.read_bytes()
+
+    first, second = worst("same", 0), worst("same", 1)
+    assert worst("same", 0) == first
+    assert worst("alone", 1) == second != first
+
+
 def test_a_killed_quick_audit_goes_on_to_the_same_answers(squares: Path, no_pictures, tmp_path: Path, monkeypatch):
     config = TrainConfig(data=str(squares), model="lenet5-hom", width=3, epochs=4, batch_size=32, threads=1)
     whole = audit_data(replace(config, out=tmp_path / "whole"), quick=True)
@@ -113,6 +156,67 @@ def test_training_with_corrections_learns_the_corrected_labels(audited: Path, tm
     assert f"{WRONG} labels corrected" in " ".join(run.read_result()["notes"])
 
 
+def test_an_audit_with_corrections_hands_them_on_as_they_were(settings, no_pictures, tmp_path: Path):
+    """The second round's file alone corrects the original data."""
+    before = [Correction("train/0", "relabel", "1", "0"), Correction("train/4", "leave out", "", "1")]
+    write_corrections(tmp_path / "first.csv", before)
+    config = settings(out=tmp_path / "second", corrections=tmp_path / "first.csv", epochs=1, decoder="none")
+    folder = audit_data(config, quick=True)
+    assert read_corrections(folder.corrections_file) == before
+    write_corrections(folder.corrections_file, before[:1])
+    audit_data(config, quick=True)
+    assert read_corrections(folder.corrections_file) == before[:1]
+    assert read_corrections(folder.former_file) == before
+
+
+def test_an_audit_that_is_killed_while_it_writes_does_not_count_as_finished(audited: Path, tmp_path: Path, monkeypatch):
+    copied = AuditFolder(Path(shutil.copytree(audited, tmp_path / "audit")))
+    monkeypatch.setattr(AuditFolder, "write_issues", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    run = copied.networks()[0].read_settings()
+    names = ("data", "model", "width", "epochs", "batch_size", "learning_rate")
+    with pytest.raises(KeyboardInterrupt):
+        audit_data(TrainConfig(**{name: getattr(run, name) for name in names}, out=copied.path, threads=1), folds=2)
+    assert not copied.is_finished
+
+
+def test_other_images_in_the_same_folder_are_refused_before_anything_is_written(squares, no_pictures, tmp_path: Path):
+    with np.load(squares) as file:
+        images, labels = file["x_train"], file["y_train"]
+    options = {"model": "lenet5-hom", "width": 3, "epochs": 1, "threads": 1, "decoder": "none", "out": tmp_path / "a"}
+    hitnet.audit(images, labels, quick=True, **options)
+    before = snapshot(tmp_path / "a")
+    with pytest.raises(ValueError, match="must hold these images and labels, got others; choose another out"):
+        hitnet.audit(255 - images, labels, quick=True, **options)
+    assert snapshot(tmp_path / "a") == before
+    hitnet.audit(images, labels, quick=True, **options)
+    assert snapshot(tmp_path / "a") == before
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "error"),
+    [
+        (96, {"epochs": -1}, ValueError),
+        (96, {"epoch": 1}, TypeError),
+        (96, {"folds": 1}, ValueError),
+        (8, {}, ValueError),
+    ],
+)
+def test_a_refused_audit_of_arrays_leaves_no_folder_behind(count, options, error, squares: Path, tmp_path: Path):
+    with np.load(squares) as file, pytest.raises(error):
+        hitnet.audit(file["x_train"][:count], file["y_train"][:count], out=tmp_path / "audit", **options)
+    assert not (tmp_path / "audit").exists()
+
+
+@pytest.mark.parametrize("out", [".", "audit", "cat/audit"])
+def test_an_audit_inside_the_folder_of_pictures_is_refused_and_writes_nothing(out: str, tmp_path: Path, monkeypatch):
+    for name in ("cat", "dog"):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "pictures")
+    with pytest.raises(ValueError, match="outside the folder of pictures, got .*; choose another place with --out"):
+        audit_data(TrainConfig(data=".", out=Path(out)))
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "pictures", *(tmp_path / "pictures" / n for n in ("cat", "dog"))]
+
+
 @pytest.mark.parametrize(
     ("options", "wishes", "message"),
     [
@@ -126,3 +230,27 @@ def test_training_with_corrections_learns_the_corrected_labels(audited: Path, tm
 def test_what_cannot_be_audited_is_refused(options, wishes, message: str, squares: Path, tmp_path: Path):
     with pytest.raises(ValueError, match=message):
         audit_data(TrainConfig(data=str(squares), out=tmp_path / "a", **options), **wishes)
+    assert not (tmp_path / "a").exists()
+
+
+SCRIPT = """
+import numpy as np
+import hitnet
+
+with np.load({squares!r}) as file:
+    images, labels = file["x_train"], file["y_train"]
+options = dict(model="lenet5-hom", width=3, epochs=1, batch_size=32, threads=1, decoder="none")
+print(len(hitnet.audit(images, labels, folds=2, workers={workers}, **options)), "rows")
+"""
+
+
+@pytest.mark.parametrize(("workers", "code", "words"), [(1, 0, "96 rows"), (2, 1, 'if __name__ == "__main__":')])
+def test_a_script_without_a_guard_audits_in_its_own_process_and_else_hears_of_the_guard(
+    workers: int, code: int, words: str, squares: Path, tmp_path: Path
+):
+    (tmp_path / "script.py").write_text(SCRIPT.format(squares=str(squares), workers=workers))
+    environment = {**os.environ, "PYTHONPATH": str(Path(hitnet.__file__).parent.parent)}
+    command = [sys.executable, str(tmp_path / "script.py")]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment)
+    last_words = (ended.stdout + ended.stderr).splitlines()[-1]
+    assert (ended.returncode, words in last_words) == (code, True), ended.stderr

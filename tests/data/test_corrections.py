@@ -8,7 +8,15 @@ import pytest
 from hitnet.data import load_dataset
 from hitnet.data.corrections import Correction, correct, read_corrections, write_corrections
 
-NASTY = ['a,b "c".png', "=1+1.png", "line\nbreak.png", "<script>.png", "not-utf8-\udcff.png", " spaces .png"]
+NASTY = [
+    'a,b "c".png',
+    "=1+1.png",
+    "line\nbreak.png",
+    "carriage\rreturn.png",
+    "<script>.png",
+    "not-utf8-\udcff.png",
+    " spaces .png",
+]
 
 
 def test_corrections_come_back_as_they_were_written_whatever_the_names(tmp_path: Path):
@@ -30,6 +38,7 @@ def test_corrections_come_back_as_they_were_written_whatever_the_names(tmp_path:
         ("path,action,label\na,keep,b\n", "line 2: keep has no label, got 'b'"),
         ("path,action,label\n,keep,\n", "line 2: expected the name of a picture"),
         ("path,action,label\na,keep,\n\na,leave out,\n", "line 4: 'a' was in line 2 already"),
+        ("path,action,label\na,keep,\nb,relabel,dog,puppy\n", "line 3: expected 3 cells, as the first line has, got 4"),
         ('path,action,label\n"a"b,keep,\n', "line 2: not a line of a CSV file"),
     ],
 )
@@ -42,6 +51,17 @@ def test_a_line_that_is_no_correction_is_named(text: str, message: str, tmp_path
 def test_a_file_written_by_a_spreadsheet_is_read(tmp_path: Path):
     (tmp_path / "c.csv").write_bytes(b"\xef\xbb\xbfpath,action,label,my notes\r\ntrain/1,Leave-Out,,?\r\n")
     assert read_corrections(tmp_path / "c.csv") == [Correction("train/1", "leave out", "", "", 2)]
+
+
+def test_columns_of_the_user_are_kept(tmp_path: Path):
+    (tmp_path / "c.csv").write_text("path,by,action,label,why\na,Ann,keep,,clear\nb,Bob,relabel,dog,ears\n")
+    write_corrections(tmp_path / "c.csv", [*read_corrections(tmp_path / "c.csv"), Correction("c", "keep")])
+    assert (tmp_path / "c.csv").read_text().splitlines() == [
+        "path,action,label,given_label,by,why",
+        "a,keep,,,Ann,clear",
+        "b,relabel,dog,,Bob,ears",
+        "c,keep,,,,",
+    ]
 
 
 @pytest.fixture

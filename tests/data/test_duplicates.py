@@ -76,3 +76,19 @@ def test_the_time_grows_with_the_number_of_pictures_not_with_its_square():
         return time.process_time() - began
 
     assert seconds(8000) < 200 * max(seconds(200), 0.01)
+
+
+def test_twelve_near_copies_of_one_picture_are_found_and_nothing_else(photos: torch.Tensor):
+    noise = torch.randint(-6, 7, (12, *photos.shape[1:]), generator=torch.Generator().manual_seed(0))
+    copies = (photos[5] + noise).clamp(0, 255).byte()
+    assert near_sets(torch.cat([photos, copies])) == [[5, *range(60, 72)]]
+
+
+def test_the_same_shape_in_another_colour_is_no_copy(photos: torch.Tensor):
+    y, x = torch.meshgrid(torch.arange(64), torch.arange(64), indexing="ij")
+    disc = ((y - 30) ** 2 + (x - 34) ** 2 < 400).byte() * 250
+    coloured = torch.zeros(3, 3, 64, 64, dtype=torch.uint8)
+    for channel in range(3):
+        coloured[channel, channel] = disc
+    darker = (0.9 * coloured[:1]).byte()
+    assert near_sets(torch.cat([photos, coloured, darker])) == [[60, 63]]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from hitnet.data import load_dataset
 from hitnet.data.dataset import Dataset, ImageSet
@@ -45,8 +46,10 @@ def test_the_first_copy_is_the_one_a_naive_search_finds():
 
 
 def test_a_class_that_cannot_be_audited_is_refused_with_its_name():
-    with pytest.raises(ValueError, match="'b' has 4 images, expected at least 5"):
+    with pytest.raises(ValueError, match="'b' has 4 images, expected at least 5; add some, or leave it out$"):
         assign_folds(make([0] * 9 + [1] * 4, 2), ("a", "b"), 3, 0)
+    with pytest.raises(ValueError, match="'a' has 12 images, expected at least 30; .*, or use at most 12 folds"):
+        assign_folds(make([0] * 12 + [1] * 12, 2), ("a", "b"), 30, 0)
     with pytest.raises(ValueError, match="'b' are copies of each other"):
         assign_folds(make([0] * 9 + [1] * 5, 2, {10: 9, 11: 9, 12: 9, 13: 9}), ("a", "b"), 3, 0)
 
@@ -64,6 +67,23 @@ def test_images_of_an_npz_without_a_test_part_keep_their_numbers(tmp_path):
         (everything := pool(load_dataset(tmp_path / "x.npz"))).names, everything.images.images, strict=True
     ):
         assert int(name.removeprefix("train/")) == int(image[0, 0, 0])
+    assert set(everything.splits) == {"train"}  # nobody but HitNet divided them
+    np.savez(tmp_path / "y.npz", x_train=x, y_train=np.arange(20) % 2, x_test=x, y_test=np.arange(20) % 2)
+    assert set(pool(load_dataset(tmp_path / "y.npz")).splits) == {"train", "test"}
+
+
+def test_pictures_of_a_folder_without_a_test_part_are_all_of_one_split(tmp_path):
+    def write(folder):
+        for name in ("a", "b"):
+            (folder / name).mkdir(parents=True)
+            for number in range(5):
+                Image.new("L", (8, 8), 20 * number).save(folder / name / f"{number}.png")
+
+    write(tmp_path / "whole")
+    write(tmp_path / "divided" / "train")
+    write(tmp_path / "divided" / "test")
+    assert set(pool(load_dataset(tmp_path / "whole")).splits) == {"train"}
+    assert set(pool(load_dataset(tmp_path / "divided")).splits) == {"train", "test"}
 
 
 def test_the_pool_has_all_splits_in_their_order():

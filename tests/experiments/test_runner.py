@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from hitnet.experiments import runner
 from hitnet.experiments.cost import (
@@ -71,6 +72,23 @@ def test_a_run_whose_process_is_killed_goes_on_to_the_same_weights(tiny: Make, t
     assert disturbed[0].attempts == 2
     runner.do(calm)
     assert lasting(trial) == lasting(calm)
+
+
+def test_a_class_name_that_the_font_lacks_makes_no_warnings(tiny: Make, tmp_path: Path, monkeypatch):
+    figure = Figure()
+    figure.text(0.5, 0.5, "日本")
+    with pytest.raises(UserWarning, match="Glyph"):
+        figure.savefig(tmp_path / "figure.png")
+    monkeypatch.setattr("hitnet.runs.train.train", lambda *_, **__: figure.savefig(tmp_path / "figure.png"))
+    runner.do(tiny())
+
+
+def test_runs_in_this_process_tell_of_every_epoch(tiny: Make, tmp_path: Path):
+    seen: list[tuple[str, int]] = []
+    found = survey([tiny(epochs=2)])
+    runner.run_here(found, lambda current: seen.append((current[0].status, current[0].epochs)))
+    assert seen == [("waiting", 0), ("running", 0), ("running", 1), ("running", 2), ("done", 2)]
+    assert multiprocessing.active_children() == []
 
 
 def test_a_run_that_always_dies_is_given_up(tiny: Make):

@@ -43,6 +43,18 @@ def test_what_is_hit_decides_the_kind(reach: list[float], quality: float, kind: 
     assert kinds_of(torch.tensor([reach]), torch.tensor([0]), torch.tensor([quality])) == [kind]
 
 
+@pytest.mark.parametrize("temperature", [0, -1.0, float("nan"), float("inf")])
+def test_a_temperature_that_is_none_is_refused(temperature: float):
+    with pytest.raises(ValueError, match="temperature must be above 0 and finite, got .*; leave it out"):
+        label_quality([[0.1, 0.9]], [0], temperature)
+
+
+@pytest.mark.parametrize("labels", [["cat", "dog"], np.array(["cat", "dog"]), np.array(["cat", "dog"], dtype=object)])
+def test_names_as_labels_are_answered_with_how_to_number_them(labels):
+    with pytest.raises(TypeError, match="labels must be class indices from 0, got .*; number them, as np.unique"):
+        label_quality([[0.1, 0.9], [0.8, 0.2]], labels)
+
+
 def test_with_many_classes_a_quality_below_a_hundredth_is_low():
     reach = torch.full((2, 345), 1.5)
     reach[:, 7] = 0.5

@@ -1,5 +1,6 @@
 """The view Audit: keys, undo, a restart of the server, two windows, hostile names and requests."""
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from support.audits import audited
 from support.browser import NewPage, wait_until
 from support.explorer_runs import serving
 
-from hitnet.data.corrections import read_corrections
+from hitnet.data.corrections import Correction, read_corrections, write_corrections
+from hitnet.runs.audit_folder import AuditFolder
+from hitnet.web.audit import Audit
 from hitnet.web.explorer import Explorer
 from hitnet.web.server import create_app
 
@@ -103,6 +106,71 @@ def test_a_file_of_decisions_that_cannot_be_read_is_not_overwritten(client: Test
     assert answer.status_code == 400
     assert "line 2" in answer.json()["error"]
     assert (audit / "corrections.csv").read_text() == "path,action,label\nx,oops,\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [("nowhere/1.png,keep,", "has no picture 'nowhere/1.png'"), ("{path},relabel,dgo", "no class 'dgo'")],
+)
+def test_a_hand_written_line_that_does_not_fit_is_named_and_not_counted(
+    line: str, words: str, client: TestClient, audit: Path
+):
+    path = AuditFolder(audit).read_issues()[0].path.replace('"', '""')
+    written = "path,action,label\n" + line.format(path=f'"{path}"') + "\n"
+    (audit / "corrections.csv").write_text(written)
+    version = hashlib.sha256(written.encode()).hexdigest()[:16]
+    for answer in (client.get("/api/audit"), client.put("/api/audit/undo", json={"version": version})):
+        assert answer.status_code == 400
+        assert "line 2" in answer.json()["error"]
+        assert words in answer.json()["error"]
+    assert (audit / "corrections.csv").read_text() == written
+
+
+def test_undo_after_a_decision_that_could_not_be_written_takes_back_the_one_before(
+    client: TestClient, audit: Path, monkeypatch
+):
+    decide = {"action": "keep", "label": ""}
+    version = client.put("/api/audit/decide", json={"index": 0, "version": "none", **decide}).json()["version"]
+    with monkeypatch.context() as full:
+        full.setattr("hitnet.web.audit.write_corrections", lambda *_: (_ for _ in ()).throw(OSError("disk is full")))
+        assert client.put("/api/audit/decide", json={"index": 1, "version": version, **decide}).status_code >= 400
+    answer = client.put("/api/audit/undo", json={"version": version}).json()
+    assert (answer["index"], answer["decided"]) == (0, 0)
+
+
+def test_deciding_keeps_the_columns_of_the_user(client: TestClient, audit: Path):
+    first, second = AuditFolder(audit).read_issues()[:2]
+    write_corrections(audit / "corrections.csv", [Correction(first.path, "keep", notes={"why": "clear"})])
+    version = client.get("/api/audit").json()["version"]
+    for index in (0, 1):
+        wish = {"index": index, "action": "leave out", "label": "", "version": version}
+        version = client.put("/api/audit/decide", json=wish).json()["version"]
+    read = {each.path: each for each in read_corrections(audit / "corrections.csv")}
+    assert read[first.path].notes == {"why": "clear"}
+    assert read[second.path].notes == {"why": ""}
+
+
+def test_a_second_round_goes_on_from_the_first_and_its_file_is_enough(audit: Path):
+    """Three pictures were corrected before this audit: relabelled twice, left out once."""
+    issues = AuditFolder(audit).read_issues()
+    given, other = issues[0].given_label, next(i.given_label for i in issues if i.given_label != issues[0].given_label)
+    first, second = [issue.path for issue in issues if issue.given_label == given][:2]
+    before = [Correction(first, "relabel", given, other), Correction(second, "relabel", given, other)]
+    before.append(Correction("gone.png", "leave out", "", other))
+    for name in ("former.csv", "corrections.csv"):
+        write_corrections(audit / name, before)
+    opened = Audit(AuditFolder(audit))
+    assert opened.describe()["counts"]["decided"] == 2
+    with pytest.raises(ValueError, match="nothing to undo"):
+        opened.undo(opened.describe()["version"])
+    version = opened.decide(opened.places[first], "keep", "", opened.describe()["version"])["version"]
+    version = opened.decide(opened.places[second], "leave out", "", version)["version"]
+    assert sorted(read_corrections(audit / "corrections.csv"), key=lambda each: each.path) == sorted(
+        [before[0], Correction(second, "leave out", "", other), before[2]], key=lambda each: each.path
+    )
+    restarted = Audit(AuditFolder(audit))
+    assert restarted.undo(version)["index"] == opened.places[second]
+    assert before[1] in read_corrections(audit / "corrections.csv")
 
 
 def test_a_table_that_names_files_elsewhere_shows_none(audit: Path):

@@ -1,12 +1,6 @@
 // The page of an audit: filters, suspects, pairs of classes, duplicates. All names go in as text, never as HTML.
 
 const PAGE = 60;
-const KINDS = {
-  "wrong label": "the given class is unlikely or far; hits one other alone",
-  ambiguous: "hits several classes, or one other while the given one is possible",
-  odd: "hits no class",
-  fine: "hits the given class alone",
-};
 const found = JSON.parse(find("#findings").textContent);
 let most = PAGE;
 
@@ -20,14 +14,14 @@ function showFacts() {
   find(".lede").textContent = `${count(found.images)} pictures, judged by networks that were not trained on them (${found.way}).`;
   if (found.way === "quick") find(".lede").textContent = `${count(found.images)} pictures, judged by what the epochs of one network said of them.`;
   find(".kinds").append(
-    ...Object.entries(KINDS).map(([kind, words]) => make("div", {}, make("dt", {}, `${kind}: ${words}`), make("dd", {}, count(found.kinds[kind])))),
+    ...Object.entries(found.words).map(([kind, words]) => make("div", {}, make("dt", {}, `${kind}: ${words}`), make("dd", {}, count(found.kinds[kind])))),
   );
   find(".notes-card").hidden = !found.notes.length;
   find(".notes").append(...found.notes.map((note) => make("li", {}, note)));
 }
 
 function setUpFilters() {
-  const kinds = Object.keys(KINDS).map((kind) => make("option", { value: kind }, kind));
+  const kinds = Object.keys(found.words).map((kind) => make("option", { value: kind }, kind));
   find(".by-kind").append(make("option", { value: "" }, "every kind"), ...kinds);
   for (const selector of [".by-given", ".by-suggested"]) {
     const classes = found.classes.map((name, index) => make("option", { value: index }, name));

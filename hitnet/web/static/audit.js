@@ -5,12 +5,6 @@ import { ask, sendJson } from "./api.js";
 import { bdi, find, make, tell } from "./dom.js";
 
 const SHOWS = [["wrong label", "wrong labels"], ["ambiguous", "ambiguous"], ["odd", "odd"], ["fine", "fine"], ["all", "all pictures"], ["decided", "decided"]];
-const KIND_WORDS = {
-  "wrong label": "wrong label: the given class is unlikely or far; hits one other alone",
-  ambiguous: "ambiguous: hits several classes, or one other while the given one is possible",
-  odd: "odd: hits no class",
-  fine: "fine: hits the given class alone",
-};
 
 export class Audit {
   constructor(root, classes) {
@@ -113,7 +107,7 @@ export class Audit {
   fillWords(suspect) {
     const [given, suggested] = [this.classes[suspect.given], this.classes[suspect.suggested]];
     const same = suspect.given === suspect.suggested;
-    find(".suspect-kind", this.root).textContent = KIND_WORDS[suspect.kind];
+    find(".suspect-kind", this.root).textContent = `${suspect.kind}: ${suspect.kind_words}`;
     find(".suspect-title", this.root).replaceChildren("Is this ", bdi(given), ...(same ? ["?"] : [" or ", bdi(suggested), "?"]));
     const distances = same ? `${suspect.own.toFixed(2)}` : `${suspect.own.toFixed(2)} to the given, ${suspect.nearest.toFixed(2)} to the suggested class`;
     find(".suspect-words", this.root).textContent =
