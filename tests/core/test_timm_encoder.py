@@ -128,6 +128,8 @@ def test_the_page_trains_on_the_command_line_and_every_verb_takes_the_run(
     assert names["net"].config.class_names == ("dark", "light")
     assert names["pictures"].shape == (10, 1, 28, 28)
     assert torch.equal(hitnet.prototypes(names["again"]), names["pictures"])
+    assert names["finished"].config.decoder == "picture"
+    assert names["drawn"].shape == (10, 1, 28, 28)
     assert list((tmp_path / "runs" / "mnist-mini" / "lenet5-hom-s0" / "tensorboard").glob("*.epoch-0002"))
 
     run = Run.open(tmp_path / "runs" / "my-pictures" / "timm-resnet18-s0")
