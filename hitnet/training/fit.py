@@ -7,11 +7,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from hitnet.core.checks import check_images, check_labels
 from hitnet.core.decoder import PictureDecoder
 from hitnet.core.model import Model
 from hitnet.data import ImageSet, shift
 from hitnet.settings import RunSettings
-from hitnet.training.finishing import Finishing
+from hitnet.training.finishing import Finishing, check_finishable
 from hitnet.training.loop import learning_rate
 from hitnet.training.statistics import refresh_norm
 
@@ -55,20 +56,26 @@ def finish(model: Model, images: Tensor, labels: Tensor, *, steps: int = 1000, s
     images: float in [0, 1], (count, channels, height, width); labels: (count,). The classifier stays as it is; a
     decoder of another kind is replaced by a convolutional one.
     """
-    frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
+    check_finishable(model, "this network")
+    assert model.config.image_shape is not None
+    check_images(images, model.config.image_shape, model.dtype)
+    check_labels(labels, len(images), model.head.num_classes)
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     training = model.training
-    data = ImageSet((255 * images).round().to(torch.uint8), labels).to(model.device)
-    phase = Finishing(model, data, steps, seed=seed)
-    while not phase.done:
-        phase.step()
-    finished = phase.finished_decoder()
+    data = ImageSet((255 * images).round().to(torch.uint8), labels.long()).to(model.device)
+    try:
+        phase = Finishing(model, data, steps, seed=seed)
+        while not phase.done:
+            phase.step()
+    finally:  # the phase froze it
+        model.train(training)
+        for parameter in trainable:
+            parameter.requires_grad_(True)
+    finished = phase.finished_decoder().train(training).requires_grad_(True)
     if isinstance(model.decoder, PictureDecoder):
         model.decoder.load_state_dict(finished.state_dict())  # in place: an optimizer may hold its weights
     else:
         model.decoder, model.config = finished, replace(model.config, decoder="picture")
-    model.train(training).requires_grad_(True)
-    for parameter in frozen:
-        parameter.requires_grad_(False)
 
 
 @contextmanager

@@ -223,3 +223,21 @@ def test_a_network_of_ones_own_gets_a_picture_decoder_and_stays_the_same_classif
     decoder = net.decoder
     hitnet.finish(net, images, labels, steps=1)
     assert net.decoder is decoder, "an optimizer may hold its weights"
+
+
+def test_finishing_takes_images_as_the_network_does_and_a_stop_leaves_it_trainable(digits_set: ImageSet, monkeypatch):
+    net = create_model("lenet5-hom", width=3, capsule_dim=4, decoder="picture").train()
+    with pytest.raises(TypeError, match="images must be floating point in"):
+        hitnet.finish(net, digits_set.images, digits_set.labels, steps=1)
+    images = to_float(digits_set.images)
+    with pytest.raises(ValueError, match="labels must have shape"):
+        hitnet.finish(net, images, digits_set.labels[1:], steps=1)
+
+    def stop(phase: Finishing) -> float:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Finishing, "step", stop)
+    with pytest.raises(KeyboardInterrupt):
+        hitnet.finish(net, images, digits_set.labels, steps=1)
+    assert net.training
+    assert all(parameter.requires_grad for parameter in net.parameters())
