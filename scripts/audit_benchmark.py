@@ -172,10 +172,22 @@ def ask_softmax(config: TrainConfig, data: Dataset, folds: int) -> tuple[Tensor,
     return torch.stack([answers[name][0] for name in names]), torch.tensor([answers[name][1] for name in names])
 
 
+def options_of(args: argparse.Namespace, seed: int) -> dict[str, Any]:
+    """Of every network. No drawings are finished: they do not change what the network says."""
+    return {
+        "model": args.model,
+        "seed": seed,
+        "epochs": args.epochs,
+        "flip": args.flip,
+        "threads": args.threads,
+        "finishing": 0.0,
+    }
+
+
 def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed: int) -> Iterator[dict[str, Any]]:
     """One row for each way to judge the images in an .npz without a test part; `truth` is in its order."""
     work = args.work / f"{case}-s{seed}"
-    base = TrainConfig(data=str(path), seed=seed, epochs=args.epochs, flip=args.flip, threads=args.threads)
+    base = TrainConfig(data=str(path), **options_of(args, seed))
     data = load_data(base.resolve())
     everything = pool(data)
     place = torch.tensor([int(name.removeprefix("train/")) for name in everything.names])
@@ -183,6 +195,7 @@ def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed
     for way, quick in (("folds", False), ("quick", True)):
         if way not in args.ways:
             continue
+        way += "" if args.model == "hitnet-fast" else f"-{args.model}"
         config = replace(base, out=work / way)
         with timed(config.out):
             folder = audit_data(config, folds=args.folds, quick=quick, workers=1 if quick else args.workers)
@@ -222,13 +235,17 @@ def some_of(name: str, images: int, seed: int) -> tuple[Dataset, ImageSet]:
     return official, official.train.subset(chosen)
 
 
+def wanted(args: argparse.Namespace, noise: str) -> bool:
+    return args.noises is None or noise in args.noises
+
+
 def flips(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for seed in range(args.seeds):
         for name in args.data:
             official, clean = some_of(name, args.images, seed)
             noises = {"5": (0.05, None), "20": (0.2, None), "similar-10": (0.1, SIMILAR[name])}
             for noise, (share, similar) in noises.items():
-                if noise not in args.noises:
+                if not wanted(args, noise):
                     continue
                 noisy = flipped(clean.labels, share, similar, official.num_classes, seed)
                 case = f"{name}-{len(clean)}-{noise}"
@@ -245,6 +262,8 @@ def people(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     count = min(args.images, len(official.train))
     for seed in range(args.seeds):
         for name, labels in given.items():
+            if not wanted(args, name):
+                continue
             case = f"cifar10-{count}-{name}"
             arrays = {"x_train": array(official.train.images)[:count], "y_train": labels[:count].astype(np.int64)}
             path = write_npz(args.work / f"{case}-s{seed}" / "cifar10.npz", **arrays)
@@ -259,9 +278,9 @@ def test_sets(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for name in args.data:
             known = {f"test/{each['index']}" for each in checked[name] if each["votes_given"] < 3}
             out = args.work / f"test-set-{name}-s{seed}"
-            options = {"seed": seed, "epochs": args.epochs, "flip": args.flip, "threads": args.threads}
+            config = TrainConfig(data=name, out=out, **options_of(args, seed))
             with timed(out):
-                folder = audit_data(TrainConfig(data=name, out=out, **options), folds=args.folds, workers=args.workers)
+                folder = audit_data(config, folds=args.folds, workers=args.workers)
             suspects = [issue.path for issue in folder.read_issues() if issue.split == "test"]
             found = {f"among_{first}": len(known & set(suspects[:first])) for first in (len(known), 50, 100, 200)}
             case = {"case": f"{name}-test", "seed": seed, "way": "folds", "known": len(known)}
@@ -274,14 +293,14 @@ def pays(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for name in args.data:
             official, clean = some_of(name, args.images, seed)
             for noise, share in (("5", 0.05), ("20", 0.2)):
-                if noise not in args.noises:
+                if not wanted(args, noise):
                     continue
                 case = f"{name}-{len(clean)}-{noise}"
                 noisy = flipped(clean.labels, share, None, official.num_classes, seed)
                 work = args.work / f"{case}-s{seed}"
                 alone = write_npz(work / f"{name}.npz", x_train=array(clean.images), y_train=noisy.numpy())
                 folder = AuditFolder(work / "folds")
-                config = TrainConfig(seed=seed, epochs=args.epochs, threads=args.threads, flip=args.flip)
+                config = TrainConfig(**options_of(args, seed))
                 with timed(folder.path):  # the audit of `flips`, if that was there before
                     audited = replace(config, data=str(alone), out=folder.path)
                     audit_data(audited, folds=args.folds, workers=args.workers)
@@ -300,10 +319,10 @@ def pays(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 ):
                     out = work / "pays" / way.replace(" ", "-")
                     options = {"data": str(work / f"{data}.npz"), "corrections": corrections, "out": out}
-                    wanted = replace(config, finishing=0.0, **options)
+                    settings = replace(config, **options)
                     run = Run(out / data / f"hitnet-fast-s{seed}")
                     if not run.is_finished:
-                        train(wanted, overwrite=True)
+                        train(settings, overwrite=True)
                     yield {"case": case, "seed": seed, "way": way, "test_error": run.read_result()["test"]["error"]}
 
 
@@ -343,11 +362,12 @@ def main() -> None:
     parser.add_argument("part", choices=parts)
     parser.add_argument("--data", nargs="+", help="default: mnist cifar10 for test-sets, else fashion-mnist mnist")
     parser.add_argument("--images", type=int, help="default: all for people, else 20000")
-    parser.add_argument("--noises", nargs="+", default=["5", "20", "similar-10"])
+    parser.add_argument("--noises", nargs="+", help="of 5 20 similar-10, or aggregate random1; default: all")
     parser.add_argument("--ways", nargs="+", default=["folds", "quick", "softmax"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--epochs", type=int)
+    parser.add_argument("--model", default="hitnet-fast")
     parser.add_argument("--flip", action="store_true")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int)
