@@ -75,17 +75,18 @@ class AuditOptions(NetworkOptions, RunOptions):
     fold: tyro.conf.Suppress[str | None] = None
 
 
-def audit(settings: AuditOptions, folds: int = 3, quick: bool = False, workers: int = 1) -> None:
+def audit(settings: AuditOptions, folds: int = 1, workers: int = 1) -> None:
     """Find wrong labels, odd pictures and duplicates; nothing in your folder is changed.
 
-    Networks judge pictures that they were not trained on. AUDIT/index.html shows what they found, AUDIT/issues.csv
-    lists every picture, and `hitnet explore AUDIT` lets you decide about them, one by one.
+    A network says after each of its first epochs what it takes every picture for: wrong labels are learned last.
+    AUDIT/index.html shows what it found, AUDIT/issues.csv lists every picture, and `hitnet explore AUDIT` lets you
+    decide about them, one by one.
 
     Example: hitnet audit my-pictures --epochs 10
 
     Args:
-        folds: Number of networks. Each judges its share of the pictures and is trained on the others.
-        quick: Only one network, trained on everything and asked about every picture after each epoch.
+        folds: With 2 or more: so many networks, each of which judges its share of the pictures and is trained on the
+            others.
         workers: Number of networks that train at the same time; they share the cores.
     """
     config = TrainConfig(**asdict(settings))
@@ -94,7 +95,7 @@ def audit(settings: AuditOptions, folds: int = 3, quick: bool = False, workers: 
     from hitnet.audits.audit import audit_data
 
     with console.AuditView() as view:
-        folder = audit_data(config, folds=folds, quick=quick, workers=workers, listener=view)
+        folder = audit_data(config, folds=folds, workers=workers, listener=view)
     console.show_audit(folder)
 
 

@@ -184,6 +184,12 @@ def options_of(args: argparse.Namespace, seed: int) -> dict[str, Any]:
     }
 
 
+def title(args: argparse.Namespace, folds: int) -> str:
+    """How an audit was made."""
+    way = "one network" if folds == 1 else f"{folds} folds"
+    return way if args.model == "hitnet-fast" else f"{way}, {args.model}"
+
+
 def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed: int) -> Iterator[dict[str, Any]]:
     """One row for each way to judge the images in an .npz without a test part; `truth` is in its order."""
     work = args.work / f"{case}-s{seed}"
@@ -192,13 +198,12 @@ def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed
     everything = pool(data)
     place = torch.tensor([int(name.removeprefix("train/")) for name in everything.names])
     labels, wrong = everything.images.labels, (everything.images.labels != truth[place]).numpy()
-    for way, quick in (("folds", False), ("quick", True)):
+    for way, folds in (("one", 1), ("folds", args.folds)):
         if way not in args.ways:
             continue
-        way += "" if args.model == "hitnet-fast" else f"-{args.model}"
-        config = replace(base, out=work / way)
+        config = replace(base, out=work / (way if args.model == "hitnet-fast" else f"{way}-{args.model}"))
         with timed(config.out):
-            folder = audit_data(config, folds=args.folds, quick=quick, workers=1 if quick else args.workers)
+            folder = audit_data(config, folds=folds, workers=min(folds, args.workers))
         tensors, _ = read_tensors(folder.distances_file)
         kinds = {issue.path: issue.is_label_issue for issue in folder.read_issues()}
         called = np.array([kinds[name] for name in everything.names])
@@ -210,8 +215,8 @@ def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed
         for name, quality in qualities(tensors["distances"], labels, tensors["networks"]).items():
             found = measures(quality, wrong)
             more = extra if name == "HitNet" else {}
-            yield {"way": way, "score": name, **found, **more, "minutes": minutes(folder.path)}
-    if "softmax" in args.ways:
+            yield {"way": title(args, folds), "score": name, **found, **more, "minutes": minutes(folder.path)}
+    if "softmax" in args.ways:  # cross-validated, as cleanlab asks for
         model._MODELS.setdefault(SOFTMAX, model.Recipe(encoders.FastEncoder, heads.SoftmaxHead))
         options = {**SETTINGS, "model": SOFTMAX, "decoder": "none", "norm_momentum": 0.1}
         like = Run(work / "folds" / "runs").path.rglob("args.json")
@@ -280,10 +285,10 @@ def test_sets(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             out = args.work / f"test-set-{name}-s{seed}"
             config = TrainConfig(data=name, out=out, **options_of(args, seed))
             with timed(out):
-                folder = audit_data(config, folds=args.folds, workers=args.workers)
+                folder = audit_data(config)
             suspects = [issue.path for issue in folder.read_issues() if issue.split == "test"]
             found = {f"among_{first}": len(known & set(suspects[:first])) for first in (len(known), 50, 100, 200)}
-            case = {"case": f"{name}-test", "seed": seed, "way": "folds", "known": len(known)}
+            case = {"case": f"{name}-test", "seed": seed, "way": title(args, 1), "known": len(known)}
             yield {**case, **found, "minutes": minutes(out)}
 
 
@@ -299,11 +304,11 @@ def pays(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 noisy = flipped(clean.labels, share, None, official.num_classes, seed)
                 work = args.work / f"{case}-s{seed}"
                 alone = write_npz(work / f"{name}.npz", x_train=array(clean.images), y_train=noisy.numpy())
-                folder = AuditFolder(work / "folds")
+                folder = AuditFolder(work / "one")
                 config = TrainConfig(**options_of(args, seed))
                 with timed(folder.path):  # the audit of `flips`, if that was there before
                     audited = replace(config, data=str(alone), out=folder.path)
-                    audit_data(audited, folds=args.folds, workers=args.workers)
+                    audit_data(audited)
                 test = {"x_test": array(official.test.images), "y_test": official.test.labels.numpy()}
                 for kind, labels in (("noisy", noisy), ("clean", clean.labels)):
                     arrays = {"x_train": array(clean.images), "y_train": labels.numpy(), **test}
@@ -363,7 +368,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", help="default: mnist cifar10 for test-sets, else fashion-mnist mnist")
     parser.add_argument("--images", type=int, help="default: all for people, else 20000")
     parser.add_argument("--noises", nargs="+", help="of 5 20 similar-10, or aggregate random1; default: all")
-    parser.add_argument("--ways", nargs="+", default=["folds", "quick", "softmax"])
+    parser.add_argument("--ways", nargs="+", default=["one", "folds", "softmax"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--epochs", type=int)

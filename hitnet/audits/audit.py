@@ -31,14 +31,12 @@ from hitnet.runs.reopen import load_data
 from hitnet.settings import TrainConfig
 from hitnet.training.watchers import Watcher
 
-FOLDS = 3
-
 
 class Listener:
     """Called as an audit proceeds, to display its progress. This base class does nothing."""
 
     watcher: Watcher | None = None
-    """Of the training of a quick audit, which has one network."""
+    """Of the training of an audit with one network."""
 
     def opened(self, data: Dataset, images: int) -> None: ...
 
@@ -52,25 +50,25 @@ class Listener:
 def audit_data(
     config: TrainConfig,
     *,
-    folds: int = FOLDS,
-    quick: bool = False,
+    folds: int = 1,
     workers: int = 1,
     listener: Listener | None = None,
 ) -> AuditFolder:
     """Audit `config.data` into the folder `config.out`; the same call resumes an audit that was stopped.
 
-    quick: one network for all images, judged by what its epochs said, instead of one network per fold.
+    folds: 1 for one network that learns from all images, judged by what its first epochs said; more for as many
+        networks, each of which judges the images that it has not seen.
     workers: the number of networks that train at the same time.
     """
     listener = listener or Listener()
-    _check_wishes(config, folds, quick, workers)
+    _check_wishes(config, folds, workers)
     folder = AuditFolder(config.out)
     with _nothing_left(folder), only_command(folder.path):
         data = load_data(config.resolve())
         everything = pool(data)
         listener.opened(data, len(everything.images))
         try:
-            if quick:
+            if folds == 1:
                 answers = ask_epochs(config, folder, data, everything, listener.watcher)
             else:
                 answers = ask_folds(config, folder, data, everything, folds, workers, listener.changed)
@@ -87,8 +85,7 @@ def audit(
     images: Any,
     labels: Any,
     *,
-    folds: int = FOLDS,
-    quick: bool = False,
+    folds: int = 1,
     workers: int = 1,
     out: str | Path | None = None,
     **options: Any,
@@ -98,7 +95,7 @@ def audit(
     images: (count, height, width), (count, channels, height, width) or (count, height, width, channels), bytes or
         floats in [0, 1].
     labels: (count,), integers or strings.
-    folds, quick, workers: as in `hitnet audit`.
+    folds, workers: as in `hitnet audit`.
     out: the folder to keep, which the same call resumes and `hitnet explore` opens; a temporary one if not given.
     options: of `TrainConfig`, such as epochs or seed.
 
@@ -106,14 +103,14 @@ def audit(
     """
     if out is None:
         with tempfile.TemporaryDirectory() as place:
-            return audit(images, labels, folds=folds, quick=quick, workers=workers, out=place, **options)
+            return audit(images, labels, folds=folds, workers=workers, out=place, **options)
     folder = AuditFolder(Path(out))
     config = TrainConfig(data=str(folder.images_file), out=folder.path, **options)
-    _check_wishes(config, folds, quick, workers)
+    _check_wishes(config, folds, workers)
     names, given = _numbered(labels)
     with _nothing_left(folder):
         _keep_images(folder.images_file, x_train=np.asarray(images), y_train=given, class_names=np.array(names))
-        audit_data(config, folds=folds, quick=quick, workers=workers)
+        audit_data(config, folds=folds, workers=workers)
     issues = sorted(folder.read_issues(), key=lambda issue: int(issue.path.removeprefix("train/")))
     columns = {name: np.array([getattr(issue, name) for issue in issues]) for name in COLUMNS}
     if find_spec("pandas") is None:
@@ -157,13 +154,15 @@ def _numbered(labels: Any) -> tuple[list[str], Any]:
     return names, np.array([number[text] for text in texts], dtype=np.int64)
 
 
-def _check_wishes(config: TrainConfig, folds: int, quick: bool, workers: int) -> None:
-    if folds < 2:
-        raise ValueError(f"folds must be at least 2, got {folds}; --quick does with one network")
+def _check_wishes(config: TrainConfig, folds: int, workers: int) -> None:
+    if folds < 1:
+        raise ValueError(f"folds must be at least 1, got {folds}; 1 is one network for all images")
     if workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
-    if quick and workers != 1:
-        raise ValueError("a quick audit has one network, so there is nothing to share; leave out --workers")
+    if workers > folds:
+        raise ValueError(
+            f"workers must be at most folds, the number of networks, got {workers} for {folds}; try --folds 3"
+        )
     if config.fold is not None:
         raise ValueError("an audit makes its own folds; say how many with --folds")
     pictures = Path(config.data).expanduser()
@@ -250,7 +249,7 @@ def summarise(
         "source": config.data,
         "images": len(issues),
         "classes": list(data.class_names),
-        "way": "quick" if answers.runs[0].read_settings().fold == "1/1" else f"{len(answers.runs)} folds",
+        "way": "one network" if len(answers.runs) == 1 else f"{len(answers.runs)} folds",
         "seconds": round(sum(result["seconds"] for result in results), 1),
         "kinds": {kind: kinds[kind] for kind in KINDS},
         "per_class": {

@@ -15,7 +15,7 @@ SUSPECTS = 10  # pictures that are listed after an audit
 
 
 class AuditView(Listener):
-    """The progress of the networks of an audit; that of a quick one is shown like any training."""
+    """The progress of the networks of an audit; that of a single one is shown like any training."""
 
     def __init__(self) -> None:
         self.watcher = self.training = TrainingView()

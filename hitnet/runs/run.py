@@ -36,7 +36,7 @@ class Run:
     eval-DATA.json        what `hitnet eval` measured; its mistakes are in eval-DATA-mistakes.csv and .png
     explanations/         what `hitnet explain` wrote
     exemplars.safetensors real training pictures to show beside drawn ones; not with --no-exemplars
-    epochs.safetensors    with `hitnet audit --quick`: what the epochs so far said of each picture
+    epochs.safetensors    with `hitnet audit`: what the first epochs said of each picture
     """
 
     path: Path

@@ -107,30 +107,30 @@ def test_other_settings_or_other_labels_in_the_same_folder_are_refused(audited: 
         audit_data(replace(config, epochs=3), folds=2)
 
 
-def test_a_quick_audit_of_arrays_gives_a_row_per_image_in_their_order(squares: Path, no_pictures, tmp_path: Path):
+def test_an_audit_of_arrays_gives_a_row_per_image_in_their_order(squares: Path, no_pictures, tmp_path: Path):
     with np.load(squares) as file:
         images, labels = file["x_train"], file["y_train"]
     labels[:3] = (labels[:3] + 1) % 3
     options = {"model": "lenet5-hom", "width": 3, "epochs": 8, "batch_size": 16, "threads": 1, "learning_rate": 0.004}
-    table = hitnet.audit(images, labels, quick=True, out=tmp_path / "audit", **options)
+    table = hitnet.audit(images, labels, out=tmp_path / "audit", **options)
     assert isinstance(table, pandas.DataFrame)
     assert table["given_label"].astype(int).tolist() == labels.tolist()
     assert set(table["label_score"].nsmallest(3).index) == {0, 1, 2}
 
 
-def test_a_quick_audit_with_another_seed_in_the_same_folder_has_answers_of_its_own(settings, no_pictures, tmp_path):
+def test_an_audit_with_another_seed_in_the_same_folder_has_answers_of_its_own(settings, no_pictures, tmp_path):
     def worst(out: str, seed: int) -> bytes:
         config = settings(out=tmp_path / out, seed=seed, epochs=1, decoder="none")
-        return audit_data(config, quick=True).issues_file.read_bytes()
+        return audit_data(config).issues_file.read_bytes()
 
     first, second = worst("same", 0), worst("same", 1)
     assert worst("same", 0) == first
     assert worst("alone", 1) == second != first
 
 
-def test_a_killed_quick_audit_goes_on_to_the_same_answers(squares: Path, no_pictures, tmp_path: Path, monkeypatch):
+def test_a_killed_audit_goes_on_to_the_same_answers(squares: Path, no_pictures, tmp_path: Path, monkeypatch):
     config = TrainConfig(data=str(squares), model="lenet5-hom", width=3, epochs=4, batch_size=32, threads=1)
-    whole = audit_data(replace(config, out=tmp_path / "whole"), quick=True)
+    whole = audit_data(replace(config, out=tmp_path / "whole"))
     usual, calls = EpochAnswers._add, []
 
     def killed(self: EpochAnswers) -> None:
@@ -141,8 +141,8 @@ def test_a_killed_quick_audit_goes_on_to_the_same_answers(squares: Path, no_pict
 
     monkeypatch.setattr(EpochAnswers, "_add", killed)
     with pytest.raises(KeyboardInterrupt, match="the same command resumes"):
-        audit_data(replace(config, out=tmp_path / "part"), quick=True)
-    part = audit_data(replace(config, out=tmp_path / "part"), quick=True)
+        audit_data(replace(config, out=tmp_path / "part"))
+    part = audit_data(replace(config, out=tmp_path / "part"))
     assert part.issues_file.read_bytes() == whole.issues_file.read_bytes()
 
 
@@ -161,10 +161,10 @@ def test_an_audit_with_corrections_hands_them_on_as_they_were(settings, no_pictu
     before = [Correction("train/0", "relabel", "1", "0"), Correction("train/4", "leave out", "", "1")]
     write_corrections(tmp_path / "first.csv", before)
     config = settings(out=tmp_path / "second", corrections=tmp_path / "first.csv", epochs=1, decoder="none")
-    folder = audit_data(config, quick=True)
+    folder = audit_data(config)
     assert read_corrections(folder.corrections_file) == before
     write_corrections(folder.corrections_file, before[:1])
-    audit_data(config, quick=True)
+    audit_data(config)
     assert read_corrections(folder.corrections_file) == before[:1]
     assert read_corrections(folder.former_file) == before
 
@@ -183,12 +183,12 @@ def test_other_images_in_the_same_folder_are_refused_before_anything_is_written(
     with np.load(squares) as file:
         images, labels = file["x_train"], file["y_train"]
     options = {"model": "lenet5-hom", "width": 3, "epochs": 1, "threads": 1, "decoder": "none", "out": tmp_path / "a"}
-    hitnet.audit(images, labels, quick=True, **options)
+    hitnet.audit(images, labels, **options)
     before = snapshot(tmp_path / "a")
     with pytest.raises(ValueError, match="must hold these images and labels, got others; choose another out"):
-        hitnet.audit(255 - images, labels, quick=True, **options)
+        hitnet.audit(255 - images, labels, **options)
     assert snapshot(tmp_path / "a") == before
-    hitnet.audit(images, labels, quick=True, **options)
+    hitnet.audit(images, labels, **options)
     assert snapshot(tmp_path / "a") == before
 
 
@@ -197,7 +197,7 @@ def test_other_images_in_the_same_folder_are_refused_before_anything_is_written(
     [
         (96, {"epochs": -1}, ValueError),
         (96, {"epoch": 1}, TypeError),
-        (96, {"folds": 1}, ValueError),
+        (96, {"folds": 0}, ValueError),
         (8, {}, ValueError),
     ],
 )
@@ -220,9 +220,9 @@ def test_an_audit_inside_the_folder_of_pictures_is_refused_and_writes_nothing(ou
 @pytest.mark.parametrize(
     ("options", "wishes", "message"),
     [
-        ({}, {"folds": 1}, "folds must be at least 2"),
+        ({}, {"folds": 0}, "folds must be at least 1"),
         ({}, {"workers": 0}, "workers must be at least 1"),
-        ({}, {"quick": True, "workers": 2}, "leave out --workers"),
+        ({}, {"workers": 2}, "workers must be at most folds, .* got 2 for 1; try --folds 3"),
         ({"fold": "1/3"}, {}, "an audit makes its own folds"),
         ({"model": "n1"}, {}, "n1 has no Hit-or-Miss layer"),
     ],

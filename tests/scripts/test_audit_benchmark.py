@@ -30,13 +30,13 @@ def test_the_audit_of_pays_is_the_one_of_flips(benchmark_script: ModuleType, tmp
     mini, asked = load_dataset("mnist-mini"), []
 
     def stop(config, **wishes):
-        asked.append((config, wishes["folds"]))
+        asked.append((config, wishes.get("folds", 1)))
         raise Stopped
 
     monkeypatch.setattr(benchmark_script, "audit_data", stop)
     monkeypatch.setattr(benchmark_script, "some_of", lambda *_: (mini, mini.train.subset(torch.arange(200))))
-    args = Namespace(work=tmp_path, data=["mnist"], images=200, noises=["5"], ways=["folds"], seeds=1, folds=3)
-    vars(args).update(epochs=None, flip=False, threads=1, workers=1)
+    args = Namespace(work=tmp_path, data=["mnist"], images=200, noises=["5"], ways=["one"], seeds=1, folds=3)
+    vars(args).update(model="hitnet-fast", epochs=None, flip=False, threads=1, workers=1)
     for part in (benchmark_script.flips, benchmark_script.pays):
         with pytest.raises(Stopped):
             next(part(args))
