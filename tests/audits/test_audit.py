@@ -12,18 +12,26 @@ from types import SimpleNamespace
 import numpy as np
 import pandas
 import pytest
+import torch
 from support.audits import WRONG, audited
 from support.tiny import snapshot
 
 import hitnet
-from hitnet.audits.audit import audit_data
+from hitnet.audits.audit import Listener, audit_data
 from hitnet.audits.networks import EpochAnswers, _seconds_left
 from hitnet.console import show_audit
+from hitnet.core.checkpoint import read_tensors
+from hitnet.data import ImageSet
 from hitnet.data.corrections import Correction, read_corrections, write_corrections
+from hitnet.data.folds import pool
 from hitnet.files import write_json
 from hitnet.interpret.label_quality import KIND_WORDS
 from hitnet.runs.audit_folder import AuditFolder
+from hitnet.runs.reopen import load_data
 from hitnet.settings import TrainConfig
+from hitnet.training.evaluation import all_scores
+from hitnet.training.loop import Job
+from hitnet.training.watchers import Row, Watcher
 
 __all__ = ["audited"]  # a fixture
 
@@ -144,6 +152,33 @@ def test_a_killed_audit_goes_on_to_the_same_answers(squares: Path, no_pictures, 
         audit_data(replace(config, out=tmp_path / "part"))
     part = audit_data(replace(config, out=tmp_path / "part"))
     assert part.issues_file.read_bytes() == whole.issues_file.read_bytes()
+
+
+class Recorder(Watcher):
+    """Asks every epoch, as the audit does; stops the training after `last` epochs."""
+
+    def __init__(self, images: ImageSet, last: int) -> None:
+        self.images, self.last, self.said = images, last, []
+
+    def started(self, job: Job) -> None:
+        self.job = job
+
+    def epoch_ended(self, row: Row) -> None:
+        self.said.append(all_scores(self.job.state.kept_model, self.images))
+        if row["epoch"] == self.last:
+            raise KeyboardInterrupt
+
+
+def test_an_audit_asks_only_the_first_epochs_also_after_a_stop(settings, no_pictures, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("hitnet.audits.networks.EPOCHS_ASKED", 2)
+    config = settings(out=tmp_path / "audit", epochs=4, decoder="none")
+    listener = Listener()
+    listener.watcher = recorder = Recorder(pool(load_data(config.resolve())).images, last=3)
+    with pytest.raises(KeyboardInterrupt):
+        audit_data(config, listener=listener)
+    tensors, _ = read_tensors(audit_data(config).distances_file)
+    assert len(recorder.said) == 3
+    assert torch.allclose(tensors["distances"], (recorder.said[0] + recorder.said[1]) / 2)
 
 
 def test_training_with_corrections_learns_the_corrected_labels(audited: Path, tmp_path: Path, no_pictures):
