@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,6 +17,7 @@ from hitnet.settings import parse_fold
 
 Split = Literal["train", "validation", "test"]
 PIECE = 4096  # images that are looked at together
+SHOWN = 2000  # images whose error shows how training proceeds, where none can be held out
 FEWEST = 5  # images of a class: with fewer, a network would learn it from one or two
 
 
@@ -63,12 +65,13 @@ def _joined(parts: Sequence[Tensor | MappedImages]) -> Tensor | MappedImages:
 
 
 def fold_of(data: Dataset, fold: str, seed: int) -> Dataset:
-    """All images but one part of them to train on, that part to test on; 1/1 trains and tests on all of them."""
+    """All images but one part of them to train on, that part to test on; 1/1 trains on all and tests on some."""
     number, count = parse_fold(fold)
     images = pool(data).images
     note = f"fold {fold}: the splits of {data.name} are put together and divided anew, seed {seed}"
     if count == 1:
-        return replace(data, train=images, validation=None, test=images, notes=(*data.notes, note))
+        some = images.subset(torch.arange(0, len(images), math.ceil(len(images) / SHOWN)))
+        return replace(data, train=images, validation=None, test=some, notes=(*data.notes, note))
     held_out = assign_folds(images, data.class_names, count, seed) == number - 1
     train, test = (images.subset(chosen.nonzero()[:, 0]) for chosen in (~held_out, held_out))
     return replace(data, train=train, validation=None, test=test, notes=(*data.notes, note))

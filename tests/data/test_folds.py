@@ -31,6 +31,15 @@ def test_every_image_is_tested_in_one_fold_and_trained_on_in_the_others():
     assert sorted(seen) == sorted(pool(data).names)
 
 
+def test_a_single_fold_trains_on_everything_and_tests_on_some_of_each_class():
+    data = load_dataset("mnist-mini")
+    fold = fold_of(data, "1/1", seed=0)
+    assert fold.train.files == pool(data).names
+    assert fold.test.files is not None
+    assert set(fold.test.files) < set(pool(data).names)
+    assert (len(fold.test), len(fold.test.labels.unique())) == (2000, 10)
+
+
 def test_copies_are_held_out_together_even_of_another_class():
     images = make([0] * 10 + [1] * 10, 2, copies={15: 3, 16: 3, 7: 1})
     for seed in range(5):
