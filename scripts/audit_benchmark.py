@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -347,18 +348,31 @@ COLUMNS = {
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """One line for each case, way and score: the mean over its seeds, ± the standard deviation."""
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    """One line for each case and way: the mean over its seeds, ± the standard deviation.
+
+    HitNet's own score stands there, with the best of cleanlab's on the same outputs beside it; for the softmax network
+    the best of cleanlab's, fitted or not. The best is the one with the highest AUROC.
+    """
+    groups: dict[tuple[str, str], dict[tuple[str, str], list[dict[str, Any]]]] = {}
     for row in rows:
-        groups.setdefault((row["case"], row["way"], row.get("score", "")), []).append(row)
+        scores = groups.setdefault((row["case"], row["way"].removesuffix(", fitted")), {})
+        scores.setdefault((row["way"], row.get("score", "")), []).append(row)
     columns = [name for name in COLUMNS if any(row.get(name) is not None for row in rows)]
-    titles = ["case", "way", "score", "seeds", *(COLUMNS[name][0] for name in columns)]
+    titles = ["case", "way", "seeds", *(COLUMNS[name][0] for name in columns)]
+    with_scores = "auroc" in columns
     lines = []
-    for key, members in groups.items():
+    for (case, way), scores in groups.items():
+        others = [key for key in scores if key[1] != "HitNet"]
+        best = max(others, key=lambda key: fmean(row.get("auroc", 0) for row in scores[key]))
+        members = scores.get((way, "HitNet"), scores[best])
         measured = ([row[name] for row in members if row.get(name) is not None] for name in columns)
         cells = [mean(values, COLUMNS[name][1]) for name, values in zip(columns, measured, strict=True)]
-        lines.append([*key, str(len(members)), *cells])
-    return markdown(titles, lines, left=3)
+        if with_scores:
+            cells.insert(1, f"{fmean(row['auroc'] for row in scores[best]):.4f}")
+        lines.append([case, way, str(len(members)), *cells])
+    if with_scores:
+        titles.insert(4, "AUROC of cleanlab's best score")
+    return markdown(titles, lines, left=2)
 
 
 def main() -> None:
