@@ -85,9 +85,13 @@ def _standardised(small: Tensor) -> Tensor:
 def _compared(bits: npt.NDArray[np.bool_], pictures: Tensor) -> tuple[Pairs, Numbers]:
     """Pairs of pictures that are notably alike, the smaller index first, and their correlation."""
     pairs, alike = [np.empty((0, 2), np.int64)], [np.empty(0, np.float32)]
+    # Always the same memory: large pieces allocated between small results that stay would leave gigabytes of gaps.
+    room = pictures.new_empty(2, PIECE, pictures.shape[1])
     for candidates in _neighbours(bits):
         for piece in torch.from_numpy(candidates).split(PIECE):
-            correlation = (pictures[piece[:, 0]] * pictures[piece[:, 1]]).sum(dim=1)
+            for side, chosen in zip(room, piece.T, strict=True):
+                torch.index_select(pictures, 0, chosen, out=side[: len(piece)])
+            correlation = room[0, : len(piece)].mul_(room[1, : len(piece)]).sum(dim=1)
             notable = correlation >= NOTABLE
             pairs.append(piece[notable].numpy())
             alike.append(correlation[notable].numpy())
