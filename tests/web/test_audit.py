@@ -1,4 +1,4 @@
-"""The view Audit: keys, undo, a restart of the server, two windows, hostile names and requests."""
+"""An audit in the browser: its page of findings, and the view that decides: keys, restarts, windows, hostile names."""
 
 import hashlib
 import shutil
@@ -11,6 +11,7 @@ from support.audits import audited
 from support.browser import NewPage, wait_until
 from support.explorer_runs import serving
 
+from hitnet.audits.audit import audit_data
 from hitnet.data.corrections import Correction, read_corrections, write_corrections
 from hitnet.runs.audit_folder import AuditFolder
 from hitnet.web.audit import Audit
@@ -41,6 +42,31 @@ def press(page: Page, key: str, audit: Path, count: int) -> None:
     page.keyboard.press(key)
     wait_until(page, lambda: f"{count} decided" in page.inner_text(".audit-place"))
     assert len(decided(audit)) == count
+
+
+def test_the_page_of_findings_shows_the_worst_first_and_filters_them_from_disk(audited: Path, new_page: NewPage):
+    issues = AuditFolder(audited).read_issues()
+    page = new_page((audited / "index.html").as_uri(), offline=True)
+    expect(page.locator(".lede")).to_have_text(
+        "90 pictures, judged by networks that were not trained on them (2 folds)."
+    )
+    suspects = page.locator(".suspects .suspect")
+    shown = [each.get_attribute("data-path") for each in suspects.all()]
+    assert shown == [issue.path for issue in issues][: len(shown)]
+    page.select_option(".by-given", label=issues[0].given_label)
+    page.select_option(".by-kind", "wrong label")
+    expected = [issue.path for issue in issues if issue.is_label_issue and issue.given_label == issues[0].given_label]
+    expect(suspects).to_have_count(len(expected))
+    assert [each.get_attribute("data-path") for each in suspects.all()] == expected
+    assert page.eval_on_selector_all("img", "all => all.every((image) => image.src.startsWith('data:'))")
+
+
+def test_the_page_of_an_audit_with_one_network_says_what_judged(
+    settings, no_pictures, new_page: NewPage, tmp_path: Path
+):
+    folder = audit_data(settings(out=tmp_path / "audit", epochs=1, decoder="none"))
+    page = new_page((folder.path / "index.html").as_uri(), offline=True)
+    expect(page.locator(".lede")).to_contain_text("judged by what one network said of them in its first epochs")
 
 
 def test_keys_decide_undo_and_survive_a_restart(audit: Path, new_page: NewPage):

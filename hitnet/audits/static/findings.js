@@ -11,8 +11,8 @@ function count(number) {
 function showFacts() {
   find(".data-name").append(bdi(found.data));
   document.title = `HitNet audit: ${found.data}`;
-  find(".lede").textContent = `${count(found.images)} pictures, judged by networks that were not trained on them (${found.way}).`;
-  if (found.way === "quick") find(".lede").textContent = `${count(found.images)} pictures, judged by what the epochs of one network said of them.`;
+  const judges = found.way === "one network" ? "what one network said of them in its first epochs" : `networks that were not trained on them (${found.way})`;
+  find(".lede").textContent = `${count(found.images)} pictures, judged by ${judges}.`;
   find(".kinds").append(
     ...Object.entries(found.words).map(([kind, words]) => make("div", {}, make("dt", {}, `${kind}: ${words}`), make("dd", {}, count(found.kinds[kind])))),
   );
@@ -83,7 +83,7 @@ function choosePair(given, suggested) {
 function showPairs() {
   const total = found.kinds["wrong label"];
   find(".pairs-words").textContent = total
-    ? "How many pictures the networks take for another class. Choose a number to see them."
+    ? "How many pictures are taken for another class. Choose a number to see them."
     : "No label is called wrong.";
   if (!found.pairs.length) return;
   const largest = Math.max(...found.pairs.map(([, , number]) => number));
