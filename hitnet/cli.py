@@ -85,9 +85,9 @@ def audit(settings: AuditOptions, folds: int = 1, workers: int = 1) -> None:
     Example: hitnet audit my-pictures --epochs 10
 
     Args:
-        folds: With 2 or more: so many networks, each of which judges its share of the pictures and is trained on the
-            others.
-        workers: Number of networks that train at the same time; they share the cores.
+        folds: 1: one network learns from all pictures. 2 or more: so many networks; each judges its share of the
+            pictures and learns from the others.
+        workers: Number of networks that train at the same time, at most FOLDS; they share the cores.
     """
     config = TrainConfig(**asdict(settings))
 

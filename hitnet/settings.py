@@ -184,8 +184,8 @@ class RunOptions:
     corrections: Path | None = None
     """Labels to correct and pictures to leave out: a CSV file, as the view Audit of `hitnet explore` writes it."""
     fold: str | None = None
-    """Train on all images but one part of them, and test on that part: 2/3 is the second of three. For `hitnet audit`,
-    and for cross-validation."""
+    """Train on all images but one part of them, and test on that part: 2/3 is the second of three, 1/1 trains on all.
+    For `hitnet audit`, and for cross-validation."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,8 @@ pays: the test error after training on noisy labels, on those that the audit lea
 
 HitNet's own score is cleanlab's self-confidence, computed from distances at the temperature that suits the labels best.
 The softmax network is reported as it is, at temperature 1, and with a temperature fitted in the same way. Minutes are
-those of the whole way, from the images to the scores: with duplicates and the page for an audit.
+those of the whole way, from the images to the scores: with duplicates and the page for an audit, without finishing
+the drawings.
 
 Needs cleanlab. Everything that is trained stays in WORK; the same command goes on where it was stopped. Rows are added
 to OUT.json as they come, and OUT.md is written anew each time.
@@ -176,7 +177,6 @@ def ask_softmax(config: TrainConfig, data: Dataset, folds: int) -> tuple[Tensor,
 def options_of(args: argparse.Namespace, seed: int) -> dict[str, Any]:
     """Of every network. No drawings are finished: they do not change what the network says."""
     return {
-        "model": args.model,
         "seed": seed,
         "epochs": args.epochs,
         "flip": args.flip,
@@ -185,10 +185,9 @@ def options_of(args: argparse.Namespace, seed: int) -> dict[str, Any]:
     }
 
 
-def title(args: argparse.Namespace, folds: int) -> str:
+def title(folds: int) -> str:
     """How an audit was made."""
-    way = "one network" if folds == 1 else f"{folds} folds"
-    return way if args.model == "hitnet-fast" else f"{way}, {args.model}"
+    return "one network" if folds == 1 else f"{folds} folds"
 
 
 def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed: int) -> Iterator[dict[str, Any]]:
@@ -202,7 +201,7 @@ def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed
     for way, folds in (("one", 1), ("folds", args.folds)):
         if way not in args.ways:
             continue
-        config = replace(base, out=work / (way if args.model == "hitnet-fast" else f"{way}-{args.model}"))
+        config = replace(base, out=work / way)
         with timed(config.out):
             folder = audit_data(config, folds=folds, workers=min(folds, args.workers))
         tensors, _ = read_tensors(folder.distances_file)
@@ -216,7 +215,7 @@ def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed
         for name, quality in qualities(tensors["distances"], labels, tensors["networks"]).items():
             found = measures(quality, wrong)
             more = extra if name == "HitNet" else {}
-            yield {"way": title(args, folds), "score": name, **found, **more, "minutes": minutes(folder.path)}
+            yield {"way": title(folds), "score": name, **found, **more, "minutes": minutes(folder.path)}
     if "softmax" in args.ways:  # cross-validated, as cleanlab asks for
         model._MODELS.setdefault(SOFTMAX, model.Recipe(encoders.FastEncoder, heads.SoftmaxHead))
         options = {**SETTINGS, "model": SOFTMAX, "decoder": "none", "norm_momentum": 0.1}
@@ -289,7 +288,7 @@ def test_sets(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 folder = audit_data(config)
             suspects = [issue.path for issue in folder.read_issues() if issue.split == "test"]
             found = {f"among_{first}": len(known & set(suspects[:first])) for first in (len(known), 50, 100, 200)}
-            case = {"case": f"{name}-test", "seed": seed, "way": title(args, 1), "known": len(known)}
+            case = {"case": f"{name}-test", "seed": seed, "way": title(1), "known": len(known)}
             yield {**case, **found, "minutes": minutes(out)}
 
 
@@ -363,7 +362,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines = []
     for (case, way), scores in groups.items():
         others = [key for key in scores if key[1] != "HitNet"]
-        best = max(others, key=lambda key: fmean(row.get("auroc", 0) for row in scores[key]))
+        best = max(others or scores, key=lambda key: fmean(row.get("auroc", 0) for row in scores[key]))
         members = scores.get((way, "HitNet"), scores[best])
         measured = ([row[name] for row in members if row.get(name) is not None] for name in columns)
         cells = [mean(values, COLUMNS[name][1]) for name, values in zip(columns, measured, strict=True)]
@@ -386,7 +385,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--epochs", type=int)
-    parser.add_argument("--model", default="hitnet-fast")
     parser.add_argument("--flip", action="store_true")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int)

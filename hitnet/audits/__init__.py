@@ -1,1 +1,1 @@
-"""Find wrong labels, odd pictures and duplicates: networks judge pictures that they have not seen."""
+"""Find wrong labels, odd pictures and duplicates: networks judge pictures that they do not know by heart."""

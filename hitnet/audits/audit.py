@@ -161,7 +161,7 @@ def _check_wishes(config: TrainConfig, folds: int, workers: int) -> None:
         raise ValueError(f"workers must be at least 1, got {workers}")
     if workers > folds:
         raise ValueError(
-            f"workers must be at most folds, the number of networks, got {workers} for {folds}; try --folds 3"
+            f"workers must be at most folds, the number of networks, got {workers} for {folds}; try --folds {workers}"
         )
     if config.fold is not None:
         raise ValueError("an audit makes its own folds; say how many with --folds")
@@ -185,7 +185,9 @@ def _write(folder: AuditFolder, config: TrainConfig, data: Dataset, everything: 
     folder.write_issues([issues[index] for index in order])
     summary = summarise(config, data, issues, answers, folder)
     write_page(folder, data.class_names, everything.images, issues, order, answers, summary)
-    if config.corrections is not None:
+    if config.corrections is None:
+        folder.former_file.unlink(missing_ok=True)
+    else:
         former = read_corrections(config.corrections.expanduser())
         write_corrections(folder.former_file, former)
         if not folder.corrections_file.exists():

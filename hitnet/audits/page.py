@@ -43,7 +43,7 @@ def write_page(
     shown = [index for kind in KINDS for index in [i for i in order if issues[i].kind == kind][:MOST_OF_A_KIND]]
     shown.sort(key=lambda index: (issues[index].label_score, index))
     sets = _sets(issues)
-    drawn, redrawn = _drawings([load_model(run.path) for run in answers.runs], images, shown, answers.networks)
+    drawn, redrawn = _drawings([load_model(run.path) for run in answers.runs], images, shown, answers)
     index_of = {name: index for index, name in enumerate(class_names)}
     content = {
         "data": summary["data"],
@@ -129,9 +129,9 @@ def _set(members: list[int], issues: Sequence[Issue], images: ImageSet, index_of
 
 
 def _drawings(
-    models: list[Model], images: ImageSet, shown: Sequence[int], networks: Tensor
+    models: list[Model], images: ImageSet, shown: Sequence[int], answers: Answers
 ) -> tuple[list[str], dict[int, str]]:
-    """The prototypes of the first network, and the drawing of each picture by the one that judged it.
+    """The prototypes of the first network, and the drawing of each picture as its suggested class by its own network.
 
     Both are empty if the networks do not draw.
     """
@@ -139,20 +139,25 @@ def _drawings(
     if models[0].decoder is None:
         return [], redrawn
     drawn = [_thumbnail(_to_bytes(picture)) for picture in prototypes(models[0])]
+    suggested = answers.distances.argmin(dim=1)
     for number, model in enumerate(models):
-        judged = [index for index in shown if int(networks[index]) == number]
-        for index, picture in zip(judged, _reconstructions(model, images.images[judged]), strict=True):
+        judged = [index for index in shown if int(answers.networks[index]) == number]
+        for index, picture in zip(
+            judged, _reconstructions(model, images.images[judged], suggested[judged]), strict=True
+        ):
             redrawn[index] = _thumbnail(_to_bytes(picture))
     return drawn, redrawn
 
 
 @torch.no_grad()
-def _reconstructions(model: Model, images: Tensor) -> Tensor:
-    """Each image as its nearest class: uint8 -> floats of the same shape."""
+def _reconstructions(model: Model, images: Tensor, suggested: Tensor) -> Tensor:
+    """Each image as its suggested class: uint8, (count,) -> floats of the same shape."""
     if not len(images):
         return to_float(images)
-    pieces = [to_float(piece).to(model.device) for piece in images.split(256)]
-    return torch.cat([model(piece).reconstruction.cpu() for piece in pieces])
+    pieces = zip(images.split(256), suggested.to(model.device).split(256), strict=True)
+    return torch.cat(
+        [model(to_float(piece).to(model.device), classes).reconstruction.cpu() for piece, classes in pieces]
+    )
 
 
 def _to_bytes(picture: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ def show_audit(folder: AuditFolder) -> None:
     summary = folder.read_summary()
     kinds, copies = summary["kinds"], summary["duplicates"]
     took = duration(max(1, summary["seconds"]))
-    title = f"{summary['images']:,} images of {summary['data']}, {summary['way']}, {took}"
+    title = f"{summary['images']:,} images of {summary['data']}, {summary['way']}, {took} of training"
     table = new_table(["kind", "images", ""], "lrl", title)
     for kind, meaning in KIND_WORDS.items():
         add_row(table, kind, f"{kinds[kind]:,}", meaning)

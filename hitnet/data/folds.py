@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from hitnet.data.dataset import Dataset, ImageSet
 from hitnet.data.mapped import MappedImages
+from hitnet.data.split import at_most
 from hitnet.settings import parse_fold
 
 Split = Literal["train", "validation", "test"]
@@ -68,10 +68,11 @@ def fold_of(data: Dataset, fold: str, seed: int) -> Dataset:
     """All images but one part of them to train on, that part to test on; 1/1 trains on all and tests on some."""
     number, count = parse_fold(fold)
     images = pool(data).images
-    note = f"fold {fold}: the splits of {data.name} are put together and divided anew, seed {seed}"
     if count == 1:
-        some = images.subset(torch.arange(0, len(images), math.ceil(len(images) / SHOWN)))
+        some = at_most(images, SHOWN, data.num_classes, torch.Generator().manual_seed(seed))
+        note = f"trained on all {len(images):,} images; the test error is that of {len(some):,} of them"
         return replace(data, train=images, validation=None, test=some, notes=(*data.notes, note))
+    note = f"fold {fold}: the splits of {data.name} are put together and divided anew, seed {seed}"
     held_out = assign_folds(images, data.class_names, count, seed) == number - 1
     train, test = (images.subset(chosen.nonzero()[:, 0]) for chosen in (~held_out, held_out))
     return replace(data, train=train, validation=None, test=test, notes=(*data.notes, note))

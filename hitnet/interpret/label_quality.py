@@ -1,4 +1,4 @@
-"""How well the given label of an image fits, judged by a network that has not seen it.
+"""How well the given label of an image fits, judged by a network that does not know it by heart.
 
 A network with Hit-or-Miss says how far each class lies from its centre. The quality of a label compares the given class
 with the others. What kind of image it is, is a question of hits: a class is hit if the image lies within the radius in
@@ -67,7 +67,7 @@ def best_temperature(distances: Tensor, labels: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What networks that have not seen the images say of their labels; every tensor has one entry per image."""
+    """What networks say of the labels; every tensor has one entry per image."""
 
     suggested: Tensor
     """The nearest class."""
@@ -81,7 +81,7 @@ class Judgement:
 
 
 def judge(distances: Tensor, labels: Tensor, networks: Tensor, coverage: float = COVERAGE) -> Judgement:
-    """Judge every image by the network that held it out: (count, classes), (count,), (count,) numbers of networks.
+    """Judge every image by its network: (count, classes), (count,), (count,) numbers of networks.
 
     Each network has its own radii and temperature, so that its answers can be compared with those of the others.
     """

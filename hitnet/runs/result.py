@@ -47,7 +47,8 @@ def write_result(run: Run, job: Job, finishing: dict[str, Any] | None = None) ->
         result["verdicts"] = asdict(count_verdicts(model, all_scores(model, test), test.labels))
         result["notes"] += calibration_notes(settings, job.held_out["validation"], data.class_names)
     given, _ = split_training(data, count=settings.train_images, validation=0, seed=settings.seed)
-    if (simple := baseline(data, given)) is not None:
+    # A network that learned from all images has no others that a simple classifier could be tested on.
+    if settings.fold != "1/1" and (simple := baseline(data, given)) is not None:
         result["baseline"] = simple
     if finishing is not None:
         result["finishing"] = finishing

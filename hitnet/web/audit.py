@@ -194,7 +194,8 @@ class Audit:
             return packed
         both = [self.class_names.index(name) for name in (issue.given_label, issue.predicted_label)]
         with torch.no_grad():
-            redrawn = model(to_float(pixels[None].to(model.device))).reconstruction[0]
+            seen = to_float(pixels[None].to(model.device))
+            redrawn = model(seen, torch.tensor(both[1:], device=model.device)).reconstruction[0]
         pictures = [_packed((255 * picture).round().byte().cpu()) for picture in (*drawn[both], redrawn)]
         return packed | {"prototypes": pictures[:2], "redrawn": pictures[2]}
 

@@ -28,6 +28,7 @@ from hitnet.files import write_json
 from hitnet.interpret.label_quality import KIND_WORDS
 from hitnet.runs.audit_folder import AuditFolder
 from hitnet.runs.reopen import load_data
+from hitnet.runs.train import resume
 from hitnet.settings import TrainConfig
 from hitnet.training.evaluation import all_scores
 from hitnet.training.loop import Job
@@ -181,6 +182,32 @@ def test_an_audit_asks_only_the_first_epochs_also_after_a_stop(settings, no_pict
     assert torch.allclose(tensors["distances"], (recorder.said[0] + recorder.said[1]) / 2)
 
 
+@pytest.mark.parametrize("epochs", [3, 4])
+def test_a_network_that_was_trained_on_without_being_asked_is_refused(epochs, settings, no_pictures, tmp_path: Path):
+    config = settings(out=tmp_path / "audit", epochs=4, decoder="none")
+    listener = Listener()
+    listener.watcher = Recorder(pool(load_data(config.resolve())).images, last=1)
+    with pytest.raises(KeyboardInterrupt):
+        audit_data(config, listener=listener)
+    [run] = (tmp_path / "audit" / "runs").glob("*/*")
+    stop = Recorder(listener.watcher.images, last=epochs)
+    with pytest.raises(KeyboardInterrupt):
+        resume(run, watcher=stop)
+    if epochs == 4:
+        resume(run)
+    with pytest.raises(
+        ValueError, match="was trained without being asked after each epoch; remove it, and audit again"
+    ):
+        audit_data(config)
+
+
+def test_an_audit_without_corrections_forgets_those_of_the_one_before(settings, no_pictures, tmp_path: Path):
+    write_corrections(tmp_path / "first.csv", [Correction("train/0", "relabel", "1", "0")])
+    config = settings(out=tmp_path / "audit", epochs=1, decoder="none")
+    assert audit_data(replace(config, corrections=tmp_path / "first.csv"), folds=2).former_file.exists()
+    assert not audit_data(config).former_file.exists()
+
+
 def test_training_with_corrections_learns_the_corrected_labels(audited: Path, tmp_path: Path, no_pictures):
     folder = AuditFolder(audited)
     worst = folder.read_issues()[:WRONG]
@@ -257,7 +284,7 @@ def test_an_audit_inside_the_folder_of_pictures_is_refused_and_writes_nothing(ou
     [
         ({}, {"folds": 0}, "folds must be at least 1"),
         ({}, {"workers": 0}, "workers must be at least 1"),
-        ({}, {"workers": 2}, "workers must be at most folds, .* got 2 for 1; try --folds 3"),
+        ({}, {"workers": 2}, "workers must be at most folds, .* got 2 for 1; try --folds 2"),
         ({"fold": "1/3"}, {}, "an audit makes its own folds"),
         ({"model": "n1"}, {}, "n1 has no Hit-or-Miss layer"),
     ],

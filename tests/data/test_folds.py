@@ -37,7 +37,14 @@ def test_a_single_fold_trains_on_everything_and_tests_on_some_of_each_class():
     assert fold.train.files == pool(data).names
     assert fold.test.files is not None
     assert set(fold.test.files) < set(pool(data).names)
-    assert (len(fold.test), len(fold.test.labels.unique())) == (2000, 10)
+    assert fold.test.labels.bincount().tolist() == [200] * 10
+
+
+def test_the_few_that_a_single_fold_tests_on_have_every_class_whatever_the_order():
+    images = make([0, 1] * 1500 + [2] * 5, 3)
+    fold = fold_of(Dataset("taking turns", images, images.subset(torch.arange(3)), ("a", "b", "c")), "1/1", seed=0)
+    assert (fold.test.labels.bincount() > 0).all()
+    assert len(fold.test) == 2000
 
 
 def test_copies_are_held_out_together_even_of_another_class():

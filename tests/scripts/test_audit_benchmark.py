@@ -36,7 +36,7 @@ def test_the_audit_of_pays_is_the_one_of_flips(benchmark_script: ModuleType, tmp
     monkeypatch.setattr(benchmark_script, "audit_data", stop)
     monkeypatch.setattr(benchmark_script, "some_of", lambda *_: (mini, mini.train.subset(torch.arange(200))))
     args = Namespace(work=tmp_path, data=["mnist"], images=200, noises=["5"], ways=["one"], seeds=1, folds=3)
-    vars(args).update(model="hitnet-fast", epochs=None, flip=False, threads=1, workers=1)
+    vars(args).update(epochs=None, flip=False, threads=1, workers=1)
     for part in (benchmark_script.flips, benchmark_script.pays):
         with pytest.raises(Stopped):
             next(part(args))
@@ -99,3 +99,20 @@ def test_the_fitted_temperature_undoes_the_scale_of_each_networks_logits(benchma
     expected = benchmark_script.fitted(logits, labels, networks)
     assert torch.allclose(benchmark_script.fitted(scaled, labels, networks), expected, atol=1e-3)
     assert not torch.allclose(scaled.softmax(dim=1), expected, atol=1e-2)
+
+
+def test_the_table_has_the_own_score_and_the_best_of_cleanlabs_of_the_same_outputs(benchmark_script: ModuleType):
+    shared = {"case": "clothes", "seed": 0, "minutes": 2.0}
+    rows = [
+        shared | {"way": "one network", "score": "HitNet", "auroc": 0.9},
+        shared | {"way": "one network", "score": "cleanlab self_confidence", "auroc": 0.8},
+        shared | {"way": "one network", "score": "cleanlab normalized_margin", "auroc": 0.95},
+        shared | {"way": "softmax", "score": "cleanlab self_confidence", "auroc": 0.7},
+        shared | {"way": "softmax, fitted", "score": "cleanlab self_confidence", "auroc": 0.75},
+    ]
+    lines = benchmark_script.table(rows).splitlines()
+    assert lines[2:] == [
+        "| clothes | one network | 1 | 0.9000 | 0.9500 | 2.0 |",
+        "| clothes | softmax | 1 | 0.7500 | 0.7500 | 2.0 |",
+    ]
+    assert len(benchmark_script.table(rows[:1]).splitlines()) == 3
