@@ -20,6 +20,7 @@ class AuditView(Listener):
     def __init__(self) -> None:
         self.watcher = self.training = TrainingView()
         self.experiments = ExperimentsView()
+        self.notes: tuple[str, ...] = ()  # on the data, not yet said; the training of a single network says them
 
     def __enter__(self) -> "AuditView":
         return self
@@ -30,10 +31,12 @@ class AuditView(Listener):
 
     def opened(self, data: Dataset, images: int) -> None:
         say(f"auditing {data.name}: {images:,} images in {data.num_classes} classes")
-        for note in data.notes:
-            say(f"note: {note}")
+        self.notes = data.notes
 
     def changed(self, all_progress: list[Progress], seconds_left: float | None) -> None:
+        for note in self.notes:
+            say(f"note: {note}")
+        self.notes = ()
         self.experiments.changed(all_progress, seconds_left)
 
     def looking(self) -> None:
