@@ -13,8 +13,7 @@ from hitnet.core.checkpoint import read_tensors, write_tensors
 from hitnet.core.model import find_recipe
 from hitnet.data import Dataset, ImageSet
 from hitnet.data.folds import Pool, assign_folds, fold_of
-from hitnet.experiments.runner import Progress, check_settings, no_font_warnings, run_here, run_local, survey
-from hitnet.files import write_json
+from hitnet.experiments.runner import Progress, do, run_here, run_local, survey
 from hitnet.runs import train
 from hitnet.runs.audit_folder import AuditFolder
 from hitnet.runs.reopen import load_model
@@ -122,18 +121,10 @@ def ask_epochs(
     images = everything.images
     assign_folds(images, data.class_names, 2, config.seed)  # refuses what it would refuse with folds
     settings = settings_of_fold(config, folder, "1/1", len(images))
-    run = Run.named(settings, data.name)
-    if run.exists:
-        check_settings(run, settings)
-        _check_data(run, data, settings)
-    if not (run.is_finished and run.epochs_file.is_file()):
-        asked = EpochAnswers(run.epochs_file, images, watcher)
-        with no_font_warnings():
-            if run.exists and not run.is_finished:
-                write_json(run.settings_file, settings.to_json())  # it may run on other threads, or elsewhere
-                train.resume(run.path, watcher=asked)
-            else:
-                train.train(settings, watcher=asked, overwrite=True)
+    trial = FoldTrial(variant="all pictures", settings=settings, data_name=data.name)
+    run = Run(trial.path)
+    _check_data(run, data, settings)
+    do(trial, EpochAnswers(run.epochs_file, images, watcher))
     total, epochs = _read_epochs(run.epochs_file)
     if epochs != min(run.read_result()["epochs"], EPOCHS_ASKED):
         raise ValueError(_not_asked(run.epochs_file))
@@ -162,7 +153,7 @@ class EpochAnswers(Watcher):
         self.job, epoch = job, job.state.epoch
         if epoch == 0:
             self.path.unlink(missing_ok=True)
-        asked = _read_epochs(self.path)[1] if self.path.is_file() else 0
+        _, asked = _read_epochs(self.path)
         if asked == epoch - 1 < EPOCHS_ASKED:
             self._add()  # it was killed between an epoch and its answers
         elif asked != min(epoch, EPOCHS_ASKED):
@@ -185,7 +176,7 @@ class EpochAnswers(Watcher):
 
     def _add(self) -> None:
         distances = all_scores(self.job.state.kept_model, self.images)
-        total, epochs = _read_epochs(self.path) if self.path.is_file() else (torch.zeros_like(distances), 0)
+        total, epochs = _read_epochs(self.path)
         write_tensors(self.path, {"total": total + distances}, {"epochs": str(epochs + 1)})
 
 
@@ -194,7 +185,9 @@ def _not_asked(path: Path) -> str:
 
 
 def _read_epochs(path: Path) -> tuple[Tensor, int]:
-    """(sum of the distances, number of epochs)."""
+    """(sum of the distances, number of epochs); nothing yet if there is no file."""
+    if not path.is_file():
+        return torch.zeros(()), 0
     tensors, metadata = read_tensors(path)
     try:
         return tensors["total"], int(metadata["epochs"])
