@@ -15,8 +15,8 @@ The softmax network is reported as it is, at temperature 1, and with a temperatu
 those of the whole way, from the images to the scores: with duplicates and the page for an audit, without finishing
 the drawings.
 
-Needs cleanlab. Everything that is trained stays in WORK; the same command goes on where it was stopped. Rows are added
-to OUT.json as they come, and OUT.md is written anew each time.
+Needs cleanlab. Everything that is trained stays in WORK; the same command goes on where it was stopped, and leaves out
+what OUT.json has. Rows are added to OUT.json as they come, and OUT.md is written anew each time.
 """
 
 import argparse
@@ -199,7 +199,7 @@ def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed
     place = torch.tensor([int(name.removeprefix("train/")) for name in everything.names])
     labels, wrong = everything.images.labels, (everything.images.labels != truth[place]).numpy()
     for way, folds in (("one", 1), ("folds", args.folds)):
-        if way not in args.ways:
+        if way not in args.ways or (case, seed, title(folds)) in args.measured:
             continue
         config = replace(base, out=work / way)
         with timed(config.out):
@@ -216,7 +216,7 @@ def compare(args: argparse.Namespace, case: str, path: Path, truth: Tensor, seed
             found = measures(quality, wrong)
             more = extra if name == "HitNet" else {}
             yield {"way": title(folds), "score": name, **found, **more, "minutes": minutes(folder.path)}
-    if "softmax" in args.ways:  # cross-validated, as cleanlab asks for
+    if "softmax" in args.ways and (case, seed, "softmax") not in args.measured:  # cross-validated, as cleanlab asks for
         model._MODELS.setdefault(SOFTMAX, model.Recipe(encoders.FastEncoder, heads.SoftmaxHead))
         options = {**SETTINGS, "model": SOFTMAX, "decoder": "none", "norm_momentum": 0.1}
         like = Run(work / "folds" / "runs").path.rglob("args.json")
@@ -281,6 +281,8 @@ def test_sets(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     checked = json.loads(args.errors.read_text())
     for seed in range(args.seeds):
         for name in args.data:
+            if (f"{name}-test", seed, title(1)) in args.measured:
+                continue
             known = {f"test/{each['index']}" for each in checked[name] if each["votes_given"] < 3}
             out = args.work / f"test-set-{name}-s{seed}"
             config = TrainConfig(data=name, out=out, **options_of(args, seed))
@@ -298,9 +300,9 @@ def pays(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for name in args.data:
             official, clean = some_of(name, args.images, seed)
             for noise, share in (("5", 0.05), ("20", 0.2)):
-                if not wanted(args, noise):
-                    continue
                 case = f"{name}-{len(clean)}-{noise}"
+                if not wanted(args, noise) or (case, seed, "clean labels") in args.measured:  # the last of its rows
+                    continue
                 noisy = flipped(clean.labels, share, None, official.num_classes, seed)
                 work = args.work / f"{case}-s{seed}"
                 alone = write_npz(work / f"{name}.npz", x_train=array(clean.images), y_train=noisy.numpy())
@@ -400,6 +402,7 @@ def main() -> None:
     path = out.with_suffix(".json")
     content = read_json(path) if path.is_file() else {"rows": []}
     content["machine"] = machine("see the cases")
+    args.measured = {(row["case"], row["seed"], row["way"]) for row in content["rows"]}
     command = "python " + shlex.join(sys.argv)
     for row in parts[args.part](args):
         same = ("case", "seed", "way", "score")

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from hitnet.data import load_dataset
+from hitnet.files import read_json, write_json
 
 
 @pytest.fixture
@@ -36,11 +37,33 @@ def test_the_audit_of_pays_is_the_one_of_flips(benchmark_script: ModuleType, tmp
     monkeypatch.setattr(benchmark_script, "audit_data", stop)
     monkeypatch.setattr(benchmark_script, "some_of", lambda *_: (mini, mini.train.subset(torch.arange(200))))
     args = Namespace(work=tmp_path, data=["mnist"], images=200, noises=["5"], ways=["one"], seeds=1, folds=3)
-    vars(args).update(epochs=None, flip=False, threads=1, workers=1)
+    vars(args).update(epochs=None, flip=False, threads=1, workers=1, measured=set())
     for part in (benchmark_script.flips, benchmark_script.pays):
         with pytest.raises(Stopped):
             next(part(args))
     assert asked[0] == asked[1]
+
+
+def test_what_is_on_record_is_not_measured_again(benchmark_script: ModuleType, tmp_path: Path, monkeypatch):
+    mini, asked = load_dataset("mnist-mini"), []
+
+    def stop(config, **_):
+        asked.append(config.seed)
+        raise Stopped
+
+    monkeypatch.setattr(benchmark_script, "audit_data", stop)
+    monkeypatch.setattr(benchmark_script, "some_of", lambda *_: (mini, mini.train.subset(torch.arange(200))))
+    rows = [
+        {"case": "mnist-200-5", "seed": 0, "way": way, "auroc": 0.9, "score": "HitNet"}
+        for way in ("one network", "3 folds", "softmax")
+    ]
+    write_json(tmp_path / "audit-flips.json", {"rows": rows})
+    command = "x flips --data mnist --noises 5 --seeds 2".split()
+    monkeypatch.setattr(sys, "argv", [*command, "--work", str(tmp_path), "--out", str(tmp_path / "audit")])
+    with pytest.raises(Stopped):
+        benchmark_script.main()
+    assert asked == [1]
+    assert read_json(tmp_path / "audit-flips.json") == {"rows": rows}
 
 
 @pytest.mark.parametrize(
