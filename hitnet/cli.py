@@ -215,7 +215,7 @@ def explore(
     Example: hitnet explore runs/mnist/hitnet-fast-s0
 
     Args:
-        run: A run folder; the newest finished run in runs/ if not given.
+        run: A run folder, or the folder of an audit; the newest finished run in runs/ if not given.
         host: Address to listen on. Any other than this machine's own lets others in.
         port: Port to listen on; 8421, or any free one if that is taken, by default.
         no_browser: Only print the address.

@@ -28,6 +28,8 @@ from hitnet.files import write_bytes, write_json
 from hitnet.interpret.label_quality import KINDS, Judgement, judge
 from hitnet.runs.audit_folder import COLUMNS, AuditFolder, Issue
 from hitnet.runs.reopen import load_data
+from hitnet.runs.run import find_runs
+from hitnet.runs.train import with_full_paths
 from hitnet.settings import TrainConfig
 from hitnet.training.watchers import Watcher
 
@@ -64,6 +66,7 @@ def audit_data(
     _check_wishes(config, folds, workers)
     folder = AuditFolder(config.out)
     with _nothing_left(folder), only_command(folder.path):
+        _check_source(folder, config)
         data = load_data(config.resolve())
         everything = pool(data)
         listener.opened(data, len(everything.images))
@@ -99,7 +102,8 @@ def audit(
     out: the folder to keep, which the same call resumes and `hitnet explore` opens; a temporary one if not given.
     options: of `TrainConfig`, such as epochs or seed.
 
-    Returns a pandas DataFrame with the columns of issues.csv, or if pandas is not installed, a dict of arrays.
+    Returns a pandas DataFrame with the columns of issues.csv and the labels' own index, or if pandas is not installed,
+    a dict of arrays. Labels in it are of the kind that was given.
     """
     if out is None:
         with tempfile.TemporaryDirectory() as place:
@@ -107,17 +111,20 @@ def audit(
     folder = AuditFolder(Path(out))
     config = TrainConfig(data=str(folder.images_file), out=folder.path, **options)
     _check_wishes(config, folds, workers)
-    names, given = _numbered(labels)
+    names, given, value_of = _numbered(labels)
     with _nothing_left(folder):
         _keep_images(folder.images_file, x_train=np.asarray(images), y_train=given, class_names=np.array(names))
         audit_data(config, folds=folds, workers=workers)
     issues = sorted(folder.read_issues(), key=lambda issue: int(issue.path.removeprefix("train/")))
     columns = {name: np.array([getattr(issue, name) for issue in issues]) for name in COLUMNS}
+    for name in ("given_label", "predicted_label"):
+        columns[name] = np.array([value_of[text] for text in columns[name]])
     if find_spec("pandas") is None:
         return columns
     import pandas
 
-    return pandas.DataFrame(columns)
+    index = labels.index if isinstance(labels, pandas.Series) else None
+    return pandas.DataFrame(columns, index=index).astype({"duplicate_set": "Int64"})
 
 
 @contextmanager
@@ -146,12 +153,16 @@ def _keep_images(path: Path, **arrays: Any) -> None:
         raise ValueError(f"{path} must hold these images and labels, got others; choose another out, or remove it")
 
 
-def _numbered(labels: Any) -> tuple[list[str], Any]:
-    """Any labels as numbers from 0, and the names of the classes."""
-    texts = [str(label) for label in np.asarray(labels).ravel().tolist()]
-    names = natural_order(set(texts))
+def _numbered(labels: Any) -> tuple[list[str], Any, dict[str, Any]]:
+    """The names of the classes, any labels as numbers from 0, and the label that each name stands for."""
+    values = np.asarray(labels).ravel().tolist()
+    for place, value in enumerate(values):
+        if value is None or value != value:  # NaN differs from itself
+            raise ValueError(f"every image must have a label, got {value} for image {place}; leave it out, or label it")
+    value_of = {str(value): value for value in values}
+    names = natural_order(set(value_of))
     number = {name: index for index, name in enumerate(names)}
-    return names, np.array([number[text] for text in texts], dtype=np.int64)
+    return names, np.array([number[str(value)] for value in values], dtype=np.int64), value_of
 
 
 def _check_wishes(config: TrainConfig, folds: int, workers: int) -> None:
@@ -173,6 +184,14 @@ def _check_wishes(config: TrainConfig, folds: int, workers: int) -> None:
             f"the audit must be written outside the folder of pictures, got {config.out.resolve()} in "
             f"{pictures.resolve()}; choose another place with --out"
         )
+
+
+def _check_source(folder: AuditFolder, config: TrainConfig) -> None:
+    """A folder holds the audit of one source: what was decided about its pictures must not be taken for others."""
+    source = with_full_paths(config).data
+    for run in find_runs(folder.runs_folder):
+        if (before := run.read_settings().data) != source:
+            raise ValueError(f"{folder.path} holds an audit of {before}, got {source}; choose another --out")
 
 
 def _write(folder: AuditFolder, config: TrainConfig, data: Dataset, everything: Pool, answers: Answers) -> None:

@@ -21,6 +21,7 @@ from hitnet.runs.reopen import load_model
 from hitnet.web.bundle import webp
 
 MOST_OF_A_KIND = 200  # pictures shown of each kind
+MOST_OF_PAIRS = 500  # wrong labels shown besides, so that each pair of classes has some of its own
 MOST_SETS, MOST_OF_A_SET = 100, 12  # sets of copies shown, and pictures of each
 MOST_CELLS = 30  # classes of a matrix; of more, the most frequent pairs are listed
 MOST_PAIRS = 100
@@ -40,10 +41,10 @@ def write_page(
     summary: dict[str, Any],
 ) -> None:
     """index.html; `order` lists the issues, the most suspicious first."""
-    shown = [index for kind in KINDS for index in [i for i in order if issues[i].kind == kind][:MOST_OF_A_KIND]]
-    shown.sort(key=lambda index: (issues[index].label_score, index))
+    pairs = summary["wrong_labels"][: MOST_CELLS**2 if len(class_names) <= MOST_CELLS else MOST_PAIRS]
+    shown = _shown(issues, order, pairs)
     sets = _sets(issues)
-    drawn, redrawn = _drawings([load_model(run.path) for run in answers.runs], images, shown, answers)
+    drawn, redrawn = _drawings([load_model(run.path) for run in answers.runs], images, shown, issues, class_names)
     index_of = {name: index for index, name in enumerate(class_names)}
     content = {
         "data": summary["data"],
@@ -56,9 +57,8 @@ def write_page(
         "classes": list(class_names),
         "prototypes": drawn,
         "matrix": len(class_names) <= MOST_CELLS,
-        "pairs": [
-            [index_of[each["given"]], index_of[each["suggested"]], each["images"]] for each in summary["wrong_labels"]
-        ][: MOST_CELLS**2 if len(class_names) <= MOST_CELLS else MOST_PAIRS],
+        "most_of_a_kind": MOST_OF_A_KIND,
+        "pairs": [[index_of[each["given"]], index_of[each["suggested"]], each["images"]] for each in pairs],
         "pictures": [
             {
                 "path": issues[index].path,
@@ -85,6 +85,23 @@ def write_page(
         "/* script */": _without_modules(_static("web", "dom.js") + _static("audits", "findings.js")),
     }
     write_bytes(folder.page_file, _filled(_static("audits", "findings.html"), parts).encode())
+
+
+def _shown(issues: Sequence[Issue], order: Sequence[int], pairs: Sequence[dict[str, Any]]) -> list[int]:
+    """The pictures on the page, in their order: the worst of each kind, and the worst wrong labels of each pair."""
+    room: dict[str, int] = dict.fromkeys(KINDS, MOST_OF_A_KIND)
+    each_pair = max(1, MOST_OF_PAIRS // max(1, len(pairs)))
+    room_of_pair = {(pair["given"], pair["suggested"]): each_pair for pair in pairs}
+    shown = []
+    for index in order:
+        issue = issues[index]
+        pair = (issue.given_label, issue.predicted_label)
+        if room[issue.kind] > 0 or (issue.is_label_issue and room_of_pair.get(pair, 0) > 0):
+            shown.append(index)
+            room[issue.kind] -= 1
+            if issue.is_label_issue and pair in room_of_pair:
+                room_of_pair[pair] -= 1
+    return shown
 
 
 def _filled(page: str, parts: dict[str, str]) -> str:
@@ -129,9 +146,13 @@ def _set(members: list[int], issues: Sequence[Issue], images: ImageSet, index_of
 
 
 def _drawings(
-    models: list[Model], images: ImageSet, shown: Sequence[int], answers: Answers
+    models: list[Model],
+    images: ImageSet,
+    shown: Sequence[int],
+    issues: Sequence[Issue],
+    class_names: Sequence[str],
 ) -> tuple[list[str], dict[int, str]]:
-    """The prototypes of the first network, and the drawing of each picture as its suggested class by its own network.
+    """The prototypes of the first network, and each picture as its own network draws it, as the suggested class.
 
     Both are empty if the networks do not draw.
     """
@@ -139,13 +160,11 @@ def _drawings(
     if models[0].decoder is None:
         return [], redrawn
     drawn = [_thumbnail(_to_bytes(picture)) for picture in prototypes(models[0])]
-    suggested = answers.distances.argmin(dim=1)
     for number, model in enumerate(models):
-        judged = [index for index in shown if int(answers.networks[index]) == number]
-        for index, picture in zip(
-            judged, _reconstructions(model, images.images[judged], suggested[judged]), strict=True
-        ):
-            redrawn[index] = _thumbnail(_to_bytes(picture))
+        judged = [index for index in shown if issues[index].network == number]
+        suggested = torch.tensor([class_names.index(issues[index].predicted_label) for index in judged])
+        pictures = _reconstructions(model, images.images[judged], suggested)
+        redrawn |= {index: _thumbnail(_to_bytes(each)) for index, each in zip(judged, pictures, strict=True)}
     return drawn, redrawn
 
 

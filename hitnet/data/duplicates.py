@@ -27,7 +27,7 @@ NEIGHBOURS = 16  # that follow a hash and are compared with it
 NOTABLE = 0.8  # correlation from which two pictures are remembered
 LEAST_ALIKE = 0.95  # correlation of near copies
 SURELY_ALIKE = 0.998  # the same, whatever others are like; two of MNIST's first 20,000 digits reach 0.995
-OTHERS = 5  # a picture's fifth-best match is not expected to be a copy,
+OTHERS = 3  # a picture's third-best match is not expected to be a copy,
 FRACTION = 0.25  # and a copy differs at most by this fraction of what that one differs by
 PIECE = 4096  # images or pairs that are looked at together
 
@@ -109,7 +109,7 @@ def _neighbours(bits: npt.NDArray[np.bool_]) -> Iterator[Pairs]:
 
 
 def _usual(pairs: Pairs, alike: Numbers, count: int) -> Numbers:
-    """How alike each picture is with its fifth-best match: -> (count,)."""
+    """How alike each picture is with its third-best match: -> (count,)."""
     picture, correlation = pairs.T.ravel(), np.tile(alike, 2)
     order = np.lexsort((-correlation, picture))
     picture, correlation = picture[order], correlation[order]

@@ -70,7 +70,7 @@ def fold_of(data: Dataset, fold: str, seed: int) -> Dataset:
     images = pool(data).images
     if count == 1:
         some = at_most(images, SHOWN, data.num_classes, torch.Generator().manual_seed(seed))
-        note = f"trained on all {len(images):,} images; the test error is that of {len(some):,} of them"
+        note = f"no image is kept for testing; the test error is that of {len(some):,} of all {len(images):,}"
         return replace(data, train=images, validation=None, test=some, notes=(*data.notes, note))
     note = f"fold {fold}: the splits of {data.name} are put together and divided anew, seed {seed}"
     held_out = assign_folds(images, data.class_names, count, seed) == number - 1

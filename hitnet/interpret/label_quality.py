@@ -33,23 +33,30 @@ SURELY_LOW, FAR = 0.01, 2
 def label_quality(distances: Any, labels: Any, temperature: float | None = None) -> Any:
     """How well each given label fits, in 0..1, low = bad: (count, classes), (count,) -> (count,).
 
-    distances: of networks that were not trained on the image they judge, such as out-of-fold ones. Arrays give an
-        array, tensors a tensor.
+    distances: of networks that were not trained on the image they judge, such as out-of-fold ones; −decision_function
+        of a HitNetClassifier. Of two classes also (count,): how much farther the second is than the first.
     temperature: how sharply distances become probabilities; the one that suits these labels best if not given.
 
     The quality is the probability of the given class, exp(−distance / temperature) over the sum of all classes.
+    Tensors give a tensor, all else an array.
     """
     if not isinstance(labels, Tensor) and (kind := np.asarray(labels).dtype).kind not in "biuf":
         remedy = "number them, as np.unique(labels, return_inverse=True) does"
         raise TypeError(f"labels must be class indices from 0, got {kind}; {remedy}")
     if temperature is not None and not 0 < temperature < np.inf:
         raise ValueError(f"temperature must be above 0 and finite, got {temperature}; leave it out to have it fitted")
-    given = torch.as_tensor(distances).double()
-    wanted = torch.as_tensor(labels)
+    given, wanted = _tensor(distances).double(), _tensor(labels)
+    if given.ndim == 1:
+        given = torch.stack([(-given).clamp(min=0), given.clamp(min=0)], dim=1)
     _check(given, wanted)
     temperature = best_temperature(given, wanted.long()) if temperature is None else temperature
     quality = (-given / temperature).softmax(dim=1).gather(1, wanted.long().unsqueeze(1)).squeeze(1)
     return quality if isinstance(distances, Tensor) else quality.numpy()
+
+
+def _tensor(values: Any) -> Tensor:
+    """Tensors as they are; lists, arrays and what pandas has as tensors."""
+    return values if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
 
 
 def best_temperature(distances: Tensor, labels: Tensor) -> float:
@@ -70,14 +77,14 @@ class Judgement:
     """What networks say of the labels; every tensor has one entry per image."""
 
     suggested: Tensor
-    """The nearest class."""
+    """The class that is hit, if exactly one is; otherwise the nearest."""
     quality: Tensor
     """How well the given label fits, in 0..1."""
     kinds: list[Kind]
     own: Tensor
     """Distance to the centre of the given class, in units of its radius."""
     nearest: Tensor
-    """The same for the nearest class."""
+    """The same for the suggested class."""
 
 
 def judge(distances: Tensor, labels: Tensor, networks: Tensor, coverage: float = COVERAGE) -> Judgement:
@@ -92,7 +99,9 @@ def judge(distances: Tensor, labels: Tensor, networks: Tensor, coverage: float =
         of = networks == network
         quality[of] = label_quality(distances[of], labels[of])
         reach[of] = distances[of] / radii_of_agreement(distances[of], labels[of], coverage)
-    suggested = distances.argmin(dim=1)
+    # Where classes have different radii, the only one that is hit need not be the nearest.
+    alone = (reach <= 1).sum(dim=1) == 1
+    suggested = torch.where(alone, reach.argmin(dim=1), distances.argmin(dim=1))
     chosen = torch.stack([labels, suggested], dim=1)
     own, nearest = reach.gather(1, chosen).unbind(1)
     return Judgement(suggested, quality, kinds_of(reach, labels, quality), own, nearest)

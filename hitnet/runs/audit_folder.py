@@ -24,7 +24,7 @@ class Issue:
     """train, validation or test."""
     given_label: str
     predicted_label: str
-    """The nearest class."""
+    """The class that is hit, if exactly one is; otherwise the nearest."""
     kind: str
     """wrong label, ambiguous, odd or fine."""
     is_label_issue: bool
@@ -36,7 +36,7 @@ class Issue:
     distance_given: float
     """Distance to the centre of the given class, in units of its radius: up to 1 is a hit."""
     distance_predicted: float
-    """The same for the nearest class."""
+    """The same for the predicted class."""
     network: int
     """The number of the network that judged it, from 0, as in summary.json."""
     is_exact_duplicate_issue: bool
@@ -99,6 +99,11 @@ class AuditFolder:
     @property
     def summary_file(self) -> Path:
         return self.path / "summary.json"
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a network of an audit, finished or not."""
+        return any(self.runs_folder.glob("*/*-fold-*"))
 
     @property
     def is_finished(self) -> bool:

@@ -25,7 +25,7 @@ from hitnet.runs.reopen import load_data, load_model
 from hitnet.web.bundle import webp
 
 LARGEST_SHOWN = 480  # pixels of a picture file's longer side
-SHOWS = (*KINDS, "all", "decided")
+SHOWS = (*KINDS, "copies", "all", "decided")
 
 
 class Outdated(ValueError):
@@ -44,6 +44,10 @@ class Audit:
         self.lock = Lock()  # of the models, the images and the file of decisions
         self.former: list[tuple[str, Correction | None]] = []  # what each decision replaced, for undoing
         self.places = {issue.path: index for index, issue in enumerate(self.issues)}
+        self.sets: dict[int, list[int]] = {}  # of copies
+        for index, issue in enumerate(self.issues):
+            if issue.duplicate_set is not None:
+                self.sets.setdefault(issue.duplicate_set, []).append(index)
         begun = read_corrections(folder.former_file) if folder.former_file.is_file() else []
         self.begun = {each.path: each for each in begun}  # what was corrected before the audit
         self._check()
@@ -62,7 +66,12 @@ class Audit:
         decided, version = self._read()
         counts = {kind: sum(issue.kind == kind for issue in self.issues) for kind in KINDS}
         return {
-            "counts": {**counts, "all": len(self.issues), "decided": self._count(decided)},
+            "counts": {
+                **counts,
+                "copies": sum(map(len, self.sets.values())),
+                "all": len(self.issues),
+                "decided": self._count(decided),
+            },
             "classes": list(self.class_names),
             "version": version,
             "file": str(self.folder.corrections_file),
@@ -95,16 +104,16 @@ class Audit:
                 "quality": issue.label_score,
                 "own": issue.distance_given,
                 "nearest": issue.distance_predicted,
-                "copies": issue.duplicate_set is not None,
+                "copies": [self.issues[other].path for other in self._copies(issue) if other != index],
                 "decision": None if correction is None else {"action": correction.action, "label": correction.label},
                 **self._pictures(issue),
             }
 
-    def decide(self, index: int, action: str, label: str, version: str) -> dict[str, Any]:
-        """Keep a decision about a suspect on the disk; an empty action removes it."""
-        if not 0 <= index < len(self.issues):
-            raise ValueError(f"there is no suspect {index}; there are {len(self.issues)}, counted from 0")
-        issue = self.issues[index]
+    def decide(self, path: str, action: str, label: str, version: str) -> dict[str, Any]:
+        """Keep a decision about a picture on the disk; an empty action removes it."""
+        if path not in self.places:
+            raise ValueError(f"the audit has no picture {path[:200]!r}; reload the page")
+        issue = self.issues[self.places[path]]
         if action and action not in ACTIONS:
             raise ValueError(f"the action must be one of {', '.join(ACTIONS)}, got {action[:40]!r}")
         if action == "relabel" and label not in self.class_names:
@@ -149,7 +158,13 @@ class Audit:
         shown = self._shown(show, decided)
         return shown.index(index) if index in shown else 0
 
+    def _copies(self, issue: Issue) -> list[int]:
+        """The set of copies that a picture belongs to, itself included."""
+        return [] if issue.duplicate_set is None else self.sets[issue.duplicate_set]
+
     def _shown(self, show: str, decided: dict[str, Correction]) -> list[int]:
+        if show == "copies":
+            return [index for number in sorted(self.sets) for index in self.sets[number]]
         return [
             index
             for index, issue in enumerate(self.issues)
@@ -186,10 +201,17 @@ class Audit:
         return {"version": version, "decided": self._count(decided)}
 
     def _pictures(self, issue: Issue) -> dict[str, Any]:
-        """The picture, the prototypes of both classes and the network's drawing, as base64 WebP."""
+        """The picture, the prototypes of both classes and the network's drawing, as base64 WebP.
+
+        Of a picture that is no longer there or cannot be read, it is said why, and others can still be decided about.
+        """
         model, drawn = self._model(issue.network), self._prototypes
-        shown, pixels = self._picture(issue)
-        packed = {"picture": _packed(shown), "prototypes": None, "redrawn": None}
+        file = self._file(issue)
+        try:
+            shown, pixels = self._read_picture(issue, file)
+        except (OSError, ValueError) as error:
+            return {"picture": None, "missing": str(error), "prototypes": None, "redrawn": None}
+        packed = {"picture": _packed(shown), "missing": None, "prototypes": None, "redrawn": None}
         if drawn is None:
             return packed
         both = [self.class_names.index(name) for name in (issue.given_label, issue.predicted_label)]
@@ -199,20 +221,26 @@ class Audit:
         pictures = [_packed((255 * picture).round().byte().cpu()) for picture in (*drawn[both], redrawn)]
         return packed | {"prototypes": pictures[:2], "redrawn": pictures[2]}
 
-    def _picture(self, issue: Issue) -> tuple[Tensor, Tensor]:
-        """A picture to show, from its own file if there is one, and as the network sees it: uint8 (c, h, w) both."""
+    def _file(self, issue: Issue) -> Path | None:
+        """The file of a picture, which lies in the data folder; None for data that are not picture files."""
         root = Path(self.settings.data)
         if not root.is_dir():
-            pixels = self._loaded[issue.path]
-            return pixels, pixels
+            return None
         file = (root / issue.path).resolve()
         if not file.is_relative_to(root.resolve()) or file.suffix.lower() not in SUFFIXES:
             raise ValueError(f"{issue.path!r} is not a picture in {root}; audit again")
+        return file
+
+    def _read_picture(self, issue: Issue, file: Path | None) -> tuple[Tensor, Tensor]:
+        """A picture to show, from its own file if there is one, and as the network sees it: uint8 (c, h, w) both."""
+        if file is None:
+            pixels = self._loaded[issue.path]
+            return pixels, pixels
         picture = decode(file)
         picture.thumbnail((LARGEST_SHOWN, LARGEST_SHOWN))
-        shape = self.models[issue.network].config.image_shape
-        assert shape is not None
-        seen, _ = read_pixels(file, shape)
+        config = self.models[issue.network].config
+        assert config.image_shape is not None
+        seen, _ = read_pixels(file, config.image_shape, config.fit)
         return _from_picture(picture), torch.from_numpy(seen).permute(2, 0, 1)
 
     @cached_property

@@ -35,6 +35,8 @@ class Explorer:
 
     def __init__(self, path: Path, device: str = "cpu") -> None:
         folder = AuditFolder(path)
+        if folder.is_begun and not folder.is_finished:
+            raise FileNotFoundError(f"the audit in {path} is not finished; the `hitnet audit` that began it goes on")
         self.audit = Audit(folder, device) if folder.is_finished else None
         if self.audit is not None:
             path = self.audit.runs[0].path

@@ -130,7 +130,7 @@ def create_app(explorer: Explorer, host: str = "127.0.0.1") -> ASGIApp:
 
     async def decide(request: Request) -> Response:
         async with uploads.read(request, LARGEST_JSON) as body:
-            content = _checked(_json_object(body), {"index": int, "action": str, "label": str, "version": str})
+            content = _checked(_json_object(body), {"path": str, "action": str, "label": str, "version": str})
         return Json(await _in_thread(lambda: _audit_of(explorer).decide(**content)))
 
     async def undo(request: Request) -> Response:

@@ -127,6 +127,36 @@ def test_an_audit_of_arrays_gives_a_row_per_image_in_their_order(squares: Path, 
     assert set(table["label_score"].nsmallest(3).index) == {0, 1, 2}
 
 
+def test_labels_come_back_as_they_were_given(squares: Path, no_pictures, tmp_path: Path):
+    with np.load(squares) as file:
+        images, labels = file["x_train"], 10 * file["y_train"]
+    options = {"model": "lenet5-hom", "width": 3, "epochs": 1, "batch_size": 16, "threads": 1, "decoder": "none"}
+    given = pandas.Series(labels, index=[f"image {number}" for number in range(len(labels))])
+    table = hitnet.audit(images, given, **options)
+    assert table["given_label"].equals(given.rename("given_label"))
+    assert set(table["predicted_label"]) <= {0, 10, 20}
+    assert table["duplicate_set"].dtype == "Int64"
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_an_image_without_a_label_is_refused(missing, squares: Path, tmp_path: Path):
+    with np.load(squares) as file:
+        images, labels = file["x_train"], file["y_train"].astype(object)
+    labels[4] = missing
+    with pytest.raises(ValueError, match=f"every image must have a label, got {missing} for image 4; leave it out"):
+        hitnet.audit(images, labels, out=tmp_path / "audit")
+    assert not (tmp_path / "audit").exists()
+
+
+def test_an_audit_of_another_source_in_the_same_folder_is_refused(settings, squares, no_pictures, tmp_path: Path):
+    folder = audit_data(settings(out=tmp_path / "audit", epochs=1, decoder="none"))
+    write_corrections(folder.corrections_file, [Correction("train/0", "keep")])
+    before, other = snapshot(folder.path), shutil.copy(squares, tmp_path / "other.npz")
+    with pytest.raises(ValueError, match=r"holds an audit of .*squares.npz, got .*other.npz; choose another --out"):
+        audit_data(settings(data=str(other), out=tmp_path / "audit", epochs=1, decoder="none"))
+    assert snapshot(folder.path) == before
+
+
 def test_an_audit_with_another_seed_in_the_same_folder_has_answers_of_its_own(settings, no_pictures, tmp_path):
     def worst(out: str, seed: int) -> bytes:
         config = settings(out=tmp_path / out, seed=seed, epochs=1, decoder="none")

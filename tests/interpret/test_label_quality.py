@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas
 import pytest
 import torch
 
@@ -25,6 +26,32 @@ def test_arrays_give_an_array_and_a_wrong_label_has_the_lowest_quality():
     assert isinstance(quality, np.ndarray)
     assert quality.argmin() == 3
     assert ((quality >= 0) & (quality <= 1)).all()
+
+
+def test_two_classes_need_only_the_difference_of_their_distances():
+    distances = np.array([[0.1, 1.0], [0.1, 0.9], [1.1, 0.2], [0.9, 0.1]])
+    labels = np.array([0, 0, 1, 0])
+    decision_function = distances[:, 0] - distances[:, 1]  # as HitNetClassifier has it
+    assert np.allclose(hitnet.label_quality(-decision_function, labels), hitnet.label_quality(distances, labels))
+
+
+def test_tables_of_pandas_are_taken_whatever_their_index():
+    distances = np.array([[0.1, 1.0, 0.8], [0.1, 0.9, 0.7], [1.1, 0.2, 0.9]])
+    labels = np.array([0, 0, 1])
+    tables = pandas.DataFrame(distances, index=[7, 8, 9]), pandas.Series(labels, index=[5, 6, 7])
+    assert (hitnet.label_quality(*tables) == hitnet.label_quality(distances, labels)).all()
+
+
+def test_the_class_that_is_hit_alone_is_suggested_even_if_another_is_nearer():
+    """Class 0 lands within 0.1 of its centre, class 1 within 1.0; 400 of each, so that each has its own radius."""
+    near, far = torch.linspace(0.01, 0.1, 400), torch.linspace(0.1, 1.0, 400)
+    distances = torch.cat(
+        [torch.stack([near, near + 2], 1), torch.stack([far + 2, far], 1), torch.tensor([[0.4, 0.6]])]
+    )
+    labels = torch.tensor([0] * 400 + [1] * 400 + [0])
+    judged = judge(distances, labels, torch.zeros(801, dtype=torch.long))
+    assert (int(distances[-1].argmin()), int(judged.suggested[-1])) == (0, 1)
+    assert judged.nearest[-1] <= 1 < judged.own[-1]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +147,7 @@ def test_each_network_has_its_own_scale():
 @pytest.mark.parametrize(
     ("distances", "labels", "message"),
     [
-        (np.ones((3,)), np.zeros(3, int), "shape"),
+        (np.ones((3, 2, 1)), np.zeros(3, int), "shape"),
         (np.ones((3, 1)), np.zeros(3, int), "at least 2 classes"),
         (-np.ones((3, 2)), np.zeros(3, int), "decision_function gives −distances"),
         (np.full((3, 2), np.nan), np.zeros(3, int), "finite"),

@@ -58,7 +58,7 @@ def test_what_is_on_record_is_not_measured_again(benchmark_script: ModuleType, t
         for way in ("one network", "3 folds", "softmax")
     ]
     write_json(tmp_path / "audit-flips.json", {"rows": rows})
-    command = "x flips --data mnist --noises 5 --seeds 2".split()
+    command = ["x", "flips", "--data", "mnist", "--noises", "5", "--seeds", "2"]
     monkeypatch.setattr(sys, "argv", [*command, "--work", str(tmp_path), "--out", str(tmp_path / "audit")])
     with pytest.raises(Stopped):
         benchmark_script.main()

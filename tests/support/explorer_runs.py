@@ -27,8 +27,8 @@ def fake_run(folder: Path, model: Model, data: str = "nowhere") -> Path:
 class serving:
     """A server in a thread: `with serving(explorer) as url`."""
 
-    def __init__(self, explorer: Explorer) -> None:
-        self.listening = bind("127.0.0.1", 0)
+    def __init__(self, explorer: Explorer, port: int = 0) -> None:
+        self.listening = bind("127.0.0.1", port)
         self.server = uvicorn.Server(server_settings(create_app(explorer)))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listening]}, daemon=True)
 

@@ -2,9 +2,14 @@
 
 import hashlib
 import shutil
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
 from playwright.sync_api import Page, expect
 from starlette.testclient import TestClient
 from support.audits import audited
@@ -13,7 +18,9 @@ from support.explorer_runs import serving
 
 from hitnet.audits.audit import audit_data
 from hitnet.data.corrections import Correction, read_corrections, write_corrections
+from hitnet.data.folds import pool
 from hitnet.runs.audit_folder import AuditFolder
+from hitnet.runs.reopen import load_data
 from hitnet.web.audit import Audit
 from hitnet.web.explorer import Explorer
 from hitnet.web.server import create_app
@@ -36,6 +43,10 @@ def open_audit(new_page: NewPage, url: str) -> Page:
     page = new_page(f"{url}/#audit?show=all")
     expect(page.locator("#audit .suspect")).to_be_visible()
     return page
+
+
+def paths(audit: Path) -> list[str]:
+    return [issue.path for issue in AuditFolder(audit).read_issues()]
 
 
 def press(page: Page, key: str, audit: Path, count: int) -> None:
@@ -90,6 +101,103 @@ def test_keys_decide_undo_and_survive_a_restart(audit: Path, new_page: NewPage):
         press(page, "u", audit, 2)
 
 
+def test_a_letter_after_a_closed_list_is_a_key_and_not_a_choice_in_the_list(audit: Path, new_page: NewPage):
+    with serving(Explorer(audit)) as url:
+        page = open_audit(new_page, url)
+        page.keyboard.press("r")
+        page.keyboard.press("Escape")
+        press(page, "x", audit, 1)
+        page.locator(".other-class").focus()
+        page.keyboard.press("s" if page.inner_text(".given-name") != page.inner_text(".suggested-name") else "k")
+        expect(page.locator(".audit-place")).to_contain_text("2 decided")
+        page.locator(".audit-show").focus()
+        press(page, "x", audit, 3)
+        assert [action for action, _ in decided(audit)][::2] == ["leave out", "leave out"]
+        expect(page.locator('.audit-show option[value="decided"]')).to_have_text("decided (3)")
+
+
+def test_an_arrow_opens_the_list_of_classes_instead_of_deciding(audit: Path, new_page: NewPage):
+    with serving(Explorer(audit)) as url:
+        page = open_audit(new_page, url)
+        page.locator(".other-class").focus()
+        page.keyboard.press("ArrowDown")
+        page.wait_for_function("document.querySelector('.other-class').matches(':open')")
+        assert decided(audit) == []
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        expect(page.locator(".audit-place")).to_contain_text("1 decided")
+
+
+@pytest.fixture
+def gone(audit: Path) -> Iterator[str]:
+    """The second suspect, whose file is away while a test runs."""
+    path = paths(audit)[1]
+    file = Path(AuditFolder(audit).networks()[0].read_settings().data) / path
+    file.rename(file.with_suffix(".away"))
+    yield path
+    file.with_suffix(".away").rename(file)
+
+
+def test_a_picture_that_is_gone_can_be_decided_about_and_passed(audit: Path, gone: str, new_page: NewPage):
+    with serving(Explorer(audit)) as url:
+        page = open_audit(new_page, url)
+        page.keyboard.press("ArrowRight")
+        expect(page.locator(".suspect-words")).to_contain_text("does not exist")
+        expect(page.locator(".suspect-picture")).to_be_hidden()
+        press(page, "x", audit, 1)
+        expect(page.locator(".audit-place")).to_contain_text("3 of 90")
+        expect(page.locator(".suspect-picture")).to_be_visible()
+        assert read_corrections(audit / "corrections.csv")[0].path == gone
+
+
+def test_a_decision_of_an_old_window_is_about_the_picture_that_it_shows(audit: Path, new_page: NewPage):
+    """The audit was made again meanwhile, and its order is another one."""
+    with serving(Explorer(audit)) as url:
+        page = open_audit(new_page, url)
+        shown = page.inner_text(".suspect-path bdi")
+    folder = AuditFolder(audit)
+    folder.write_issues(folder.read_issues()[::-1])
+    with serving(Explorer(audit), port=int(url.rsplit(":", 1)[1])):
+        press(page, "x", audit, 1)
+    assert [each.path for each in read_corrections(folder.corrections_file)] == [shown]
+
+
+def test_copies_are_shown_set_by_set_and_named(client: TestClient, audit: Path):
+    folder = AuditFolder(audit)
+    issues = folder.read_issues()
+    for number, places in enumerate([(3, 40), (7, 20, 60)]):
+        for place in places:
+            issues[place] = replace(issues[place], duplicate_set=number)
+    folder.write_issues(issues)
+    opened = Audit(folder)
+    assert opened.describe()["counts"]["copies"] == 5
+    seen = [opened.suspect("copies", place) for place in range(5)]
+    assert [each["index"] for each in seen] == [3, 40, 7, 20, 60]
+    assert seen[2]["copies"] == [issues[20].path, issues[60].path]
+    assert opened.suspect("all", 0)["copies"] == []
+
+
+def test_the_network_sees_a_picture_as_in_training_however_it_was_fitted(settings, no_pictures, tmp_path: Path):
+    for name, colour in (("red", 40), ("green", 90)):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for number in range(6):
+            pixels = np.random.default_rng(number).integers(0, colour, (20, 31, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pictures" / name / f"{number}.png")
+    config = settings(data=str(tmp_path / "pictures"), out=tmp_path / "audit", epochs=1, image_size=16, fit="pad")
+    opened = Audit(audit_data(config))
+    everything = pool(load_data(config.resolve()))
+    trained = dict(zip(everything.names, everything.images.images, strict=True))
+    for issue in opened.issues:
+        _, seen = opened._read_picture(issue, opened._file(issue))
+        assert torch.equal(seen, trained[issue.path])
+
+
+def test_an_audit_that_is_not_finished_says_so(audit: Path):
+    (audit / "summary.json").unlink()
+    with pytest.raises(FileNotFoundError, match="is not finished; the `hitnet audit` that began it goes on"):
+        Explorer(audit)
+
+
 def test_a_second_window_is_told(audit: Path, new_page: NewPage):
     with serving(Explorer(audit)) as url:
         first, second = open_audit(new_page, url), open_audit(new_page, url)
@@ -109,11 +217,11 @@ def client(audit: Path) -> TestClient:
 
 
 def test_requests_that_do_not_fit_change_nothing(client: TestClient, audit: Path):
-    good = {"index": 0, "action": "keep", "label": "", "version": "none"}
+    good = {"path": paths(audit)[0], "action": "keep", "label": "", "version": "none"}
     for bad in (
-        {"index": 99999},
-        {"index": -1},
-        {"index": "0"},
+        {"path": "nowhere/1.png"},
+        {"path": "../../etc/passwd"},
+        {"path": 0},
         {"action": "rm -rf"},
         {"action": "relabel", "label": "../x"},
     ):
@@ -155,11 +263,11 @@ def test_a_hand_written_line_that_does_not_fit_is_named_and_not_counted(
 def test_undo_after_a_decision_that_could_not_be_written_takes_back_the_one_before(
     client: TestClient, audit: Path, monkeypatch
 ):
-    decide = {"action": "keep", "label": ""}
-    version = client.put("/api/audit/decide", json={"index": 0, "version": "none", **decide}).json()["version"]
+    decide, [first, second, *_] = {"action": "keep", "label": ""}, paths(audit)
+    version = client.put("/api/audit/decide", json={"path": first, "version": "none", **decide}).json()["version"]
     with monkeypatch.context() as full:
         full.setattr("hitnet.web.audit.write_corrections", lambda *_: (_ for _ in ()).throw(OSError("disk is full")))
-        assert client.put("/api/audit/decide", json={"index": 1, "version": version, **decide}).status_code >= 400
+        assert client.put("/api/audit/decide", json={"path": second, "version": version, **decide}).status_code >= 400
     answer = client.put("/api/audit/undo", json={"version": version}).json()
     assert (answer["index"], answer["decided"]) == (0, 0)
 
@@ -168,8 +276,8 @@ def test_deciding_keeps_the_columns_of_the_user(client: TestClient, audit: Path)
     first, second = AuditFolder(audit).read_issues()[:2]
     write_corrections(audit / "corrections.csv", [Correction(first.path, "keep", notes={"why": "clear"})])
     version = client.get("/api/audit").json()["version"]
-    for index in (0, 1):
-        wish = {"index": index, "action": "leave out", "label": "", "version": version}
+    for issue in (first, second):
+        wish = {"path": issue.path, "action": "leave out", "label": "", "version": version}
         version = client.put("/api/audit/decide", json=wish).json()["version"]
     read = {each.path: each for each in read_corrections(audit / "corrections.csv")}
     assert read[first.path].notes == {"why": "clear"}
@@ -189,8 +297,8 @@ def test_a_second_round_goes_on_from_the_first_and_its_file_is_enough(audit: Pat
     assert opened.describe()["counts"]["decided"] == 2
     with pytest.raises(ValueError, match="nothing to undo"):
         opened.undo(opened.describe()["version"])
-    version = opened.decide(opened.places[first], "keep", "", opened.describe()["version"])["version"]
-    version = opened.decide(opened.places[second], "leave out", "", version)["version"]
+    version = opened.decide(first, "keep", "", opened.describe()["version"])["version"]
+    version = opened.decide(second, "leave out", "", version)["version"]
     assert sorted(read_corrections(audit / "corrections.csv"), key=lambda each: each.path) == sorted(
         [before[0], Correction(second, "leave out", "", other), before[2]], key=lambda each: each.path
     )

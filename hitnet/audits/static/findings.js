@@ -16,6 +16,7 @@ function showFacts() {
   find(".kinds").append(
     ...Object.entries(found.words).map(([kind, words]) => make("div", {}, make("dt", {}, `${kind}: ${words}`), make("dd", {}, count(found.kinds[kind])))),
   );
+  find(".drawn-words").hidden = !found.prototypes.length;
   find(".notes-card").hidden = !found.notes.length;
   find(".notes").append(...found.notes.map((note) => make("li", {}, note)));
 }
@@ -46,8 +47,11 @@ function showSuspects() {
       (!kind || each.kind === kind) && (!given || each.given === Number(given)) && (!suggested || each.suggested === Number(suggested)),
   );
   find(".suspects").replaceChildren(...matching.slice(0, most).map(makeSuspect));
+  const pair = kind === "wrong label" && given && suggested && found.pairs.find((each) => each[0] === Number(given) && each[1] === Number(suggested));
+  const total = pair ? pair[2] : given || suggested ? null : kind ? found.kinds[kind] : found.images;
+  const elsewhere = total > matching.length ? `, of ${count(total)} in issues.csv` : "";
   find(".shown-words").textContent = matching.length
-    ? `${count(Math.min(most, matching.length))} of ${count(matching.length)} shown; this page holds the worst ${count(found.pictures.length)} of ${count(found.images)} pictures.`
+    ? `${count(Math.min(most, matching.length))} of ${count(matching.length)} on this page${elsewhere}. It holds the worst ${count(found.most_of_a_kind)} of each kind, and some wrong labels of every pair of classes.`
     : "No such picture on this page; issues.csv lists all of them.";
   find(".more").hidden = matching.length <= most;
 }

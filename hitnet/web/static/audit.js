@@ -4,7 +4,8 @@ import { writeAddress } from "./address.js";
 import { ask, sendJson } from "./api.js";
 import { bdi, find, make, tell } from "./dom.js";
 
-const SHOWS = [["wrong label", "wrong labels"], ["ambiguous", "ambiguous"], ["odd", "odd"], ["fine", "fine"], ["all", "all pictures"], ["decided", "decided"]];
+const SHOWS = [["wrong label", "wrong labels"], ["ambiguous", "ambiguous"], ["odd", "odd"], ["fine", "fine"], ["copies", "copies"], ["all", "all pictures"], ["decided", "decided"]];
+const MOST_NAMED = 5; // copies of a picture
 
 export class Audit {
   constructor(root, classes) {
@@ -45,15 +46,18 @@ export class Audit {
   }
 
   fill(audit) {
-    this.showing.replaceChildren(...SHOWS.map(([value, words]) => make("option", { value }, `${words} (${audit.counts[value].toLocaleString("en")})`)));
+    this.showing.replaceChildren(...SHOWS.map(([value, words]) => make("option", { value }, counted(words, audit.counts[value]))));
     this.showing.value = this.show;
     find(".audit-file", this.root).textContent = audit.file;
     find(".audit-command", this.root).textContent = `hitnet train --data ${quoted(audit.data)} --corrections ${quoted(audit.file)}`;
   }
 
   press(event) {
-    if (this.root.hidden || event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.("input, textarea, select")) return;
-    const work = {
+    if (this.root.hidden || event.ctrlKey || event.metaKey || event.altKey) return;
+    const field = event.target.matches?.("input, textarea, select") ? event.target : null;
+    if (field && (field.tagName !== "SELECT" || isOpen(field))) return;
+    if (field && event.key.startsWith("Arrow") && field !== this.other) return;
+    let work = {
       k: () => this.decide("keep"),
       s: () => this.decideSuggested(),
       r: () => this.choose(),
@@ -62,8 +66,11 @@ export class Audit {
       ArrowLeft: () => this.step(-1),
       ArrowRight: () => this.step(1),
     }[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    // A list that is closed would take the class that begins with this letter, and so decide.
+    if (field === this.other && (event.key.startsWith("Arrow") || (!work && event.key.length === 1))) work = () => this.choose();
     if (!work) return;
     event.preventDefault();
+    field?.blur();
     work();
   }
 
@@ -99,6 +106,7 @@ export class Audit {
     find(".next", this.root).disabled = !there || suspect.place >= suspect.total - 1;
     const far = there ? `${(suspect.place + 1).toLocaleString("en")} of ${suspect.total.toLocaleString("en")}, ` : "";
     find(".audit-place", this.root).textContent = `${far}${suspect.decided.toLocaleString("en")} decided`;
+    for (const option of this.showing.options) if (option.value === "decided") option.textContent = counted("decided", suspect.decided);
     writeAddress("audit", { show: this.show, place: there ? String(suspect.place + 1) : "" });
     this.root.dataset.index = there ? suspect.index : "";
     if (there) this.fillWords(suspect);
@@ -110,8 +118,11 @@ export class Audit {
     find(".suspect-kind", this.root).textContent = `${suspect.kind}: ${suspect.kind_words}`;
     find(".suspect-title", this.root).replaceChildren("Is this ", bdi(given), ...(same ? ["?"] : [" or ", bdi(suggested), "?"]));
     const distances = same ? `${suspect.own.toFixed(2)}` : `${suspect.own.toFixed(2)} to the given, ${suspect.nearest.toFixed(2)} to the suggested class`;
-    find(".suspect-words", this.root).textContent =
-      `Label quality ${suspect.quality.toPrecision(2)}. Distance ${distances}; up to 1 is a hit.${suspect.copies ? " There are copies of this picture." : ""}`;
+    find(".suspect-words", this.root).replaceChildren(
+      `Label quality ${suspect.quality.toPrecision(2)}. Distance ${distances}; up to 1 is a hit.`,
+      ...(suspect.copies.length ? [" Copies of this picture: ", ...listed(suspect.copies), "."] : []),
+      ...(suspect.missing ? [` ${suspect.missing}`] : []),
+    );
     find(".suspect-path", this.root).replaceChildren(bdi(suspect.path), ` (${suspect.split})`);
     find(".given-name", this.root).replaceChildren(bdi(given));
     find(".suggested-name", this.root).replaceChildren(bdi(suggested));
@@ -140,8 +151,8 @@ export class Audit {
   /** Decide about the suspect that is shown, then go to the next one. */
   async decide(action, label = "") {
     if (!this.suspect) return;
-    const { index } = this.suspect;
-    await this.send("/api/audit/decide", { index, action, label, version: this.version }, () => this.go(this.show, this.show === "decided" ? this.place : this.place + 1));
+    const { path } = this.suspect;
+    await this.send("/api/audit/decide", { path, action, label, version: this.version }, () => this.go(this.show, this.show === "decided" ? this.place : this.place + 1));
     this.other.blur();
   }
 
@@ -152,7 +163,12 @@ export class Audit {
   /** One request at a time: a key pressed twice by haste decides once, and nothing is decided about a picture to come. */
   async send(path, content, then) {
     if (this.pending) return;
-    await this.while(async () => then(await sendJson(path, content, "PUT")), () => this.go(this.show, this.place));
+    const work = async () => {
+      const answer = await sendJson(path, content, "PUT");
+      this.version = answer.version;
+      await then(answer);
+    };
+    await this.while(work, () => this.go(this.show, this.place));
   }
 
   /** Do something that takes a while; until then, keys and buttons have no effect. */
@@ -178,8 +194,25 @@ export class Audit {
   }
 }
 
+/** Without a picture, nothing is shown. */
 function showPicture(image, base64) {
-  image.src = `data:image/webp;base64,${base64}`;
+  image.hidden = !base64;
+  if (base64) image.src = `data:image/webp;base64,${base64}`;
+}
+
+function counted(words, number) {
+  return `${words} (${number.toLocaleString("en")})`;
+}
+
+/** Names with commas between them; of many, the first. */
+function listed(names) {
+  const parts = names.slice(0, MOST_NAMED).flatMap((name, index) => (index ? [", ", bdi(name)] : [bdi(name)]));
+  return names.length > MOST_NAMED ? [...parts, ` and ${names.length - MOST_NAMED} more`] : parts;
+}
+
+/** Whether a list shows its choices; where a browser does not say, keys are left to it. */
+function isOpen(select) {
+  return !CSS.supports("selector(:open)") || select.matches(":open");
 }
 
 /** A path as a shell wants it. */
