@@ -26,7 +26,7 @@ from hitnet.data.mapped import MappedImages
 from hitnet.experiments.reproduce import LOCK, only_command
 from hitnet.files import write_bytes, write_json
 from hitnet.interpret.label_quality import KINDS, Judgement, judge
-from hitnet.runs.audit_folder import COLUMNS, AuditFolder, Issue
+from hitnet.runs.audit_folder import COLUMNS, AuditFolder, Issue, duplicate_sets
 from hitnet.runs.reopen import load_data
 from hitnet.runs.run import find_runs
 from hitnet.runs.train import with_full_paths
@@ -298,16 +298,13 @@ def summarise(
 
 def count_duplicates(issues: Sequence[Issue]) -> dict[str, int]:
     """Sets of copies, and how many of them are of which sort."""
-    sets: dict[int, list[Issue]] = {}
-    for issue in issues:
-        if issue.duplicate_set is not None:
-            sets.setdefault(issue.duplicate_set, []).append(issue)
+    sets = [[issues[place] for place in members] for members in duplicate_sets(issues).values()]
     return {
         "sets": len(sets),
-        "images": sum(map(len, sets.values())),
-        "exact": sum(not members[0].is_near_duplicate_issue for members in sets.values()),
-        "near": sum(members[0].is_near_duplicate_issue for members in sets.values()),
-        "in_one_class": sum(not members[0].duplicate_in_other_class for members in sets.values()),
-        "in_different_classes": sum(any(m.duplicate_in_other_class for m in members) for members in sets.values()),
-        "across_splits": sum(any(m.duplicate_in_other_split for m in members) for members in sets.values()),
+        "images": sum(map(len, sets)),
+        "exact": sum(not members[0].is_near_duplicate_issue for members in sets),
+        "near": sum(members[0].is_near_duplicate_issue for members in sets),
+        "in_one_class": sum(not members[0].duplicate_in_other_class for members in sets),
+        "in_different_classes": sum(any(m.duplicate_in_other_class for m in members) for members in sets),
+        "across_splits": sum(any(m.duplicate_in_other_split for m in members) for members in sets),
     }

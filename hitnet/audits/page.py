@@ -16,7 +16,7 @@ from hitnet.data import ImageSet, to_float
 from hitnet.files import write_bytes
 from hitnet.interpret.label_quality import KIND_WORDS, KINDS
 from hitnet.interpret.prototypes import prototypes
-from hitnet.runs.audit_folder import AuditFolder, Issue
+from hitnet.runs.audit_folder import AuditFolder, Issue, duplicate_sets
 from hitnet.runs.reopen import load_model
 from hitnet.web.bundle import webp
 
@@ -113,10 +113,6 @@ def _filled(page: str, parts: dict[str, str]) -> str:
 
 def _sets(issues: Sequence[Issue]) -> list[list[int]]:
     """Sets of copies: those of different classes first, then those across splits, then the others."""
-    sets: dict[int, list[int]] = {}
-    for index, issue in enumerate(issues):
-        if issue.duplicate_set is not None:
-            sets.setdefault(issue.duplicate_set, []).append(index)
 
     def harmless(members: list[int]) -> tuple[bool, bool]:
         return (
@@ -124,7 +120,7 @@ def _sets(issues: Sequence[Issue]) -> list[list[int]]:
             not any(issues[index].duplicate_in_other_split for index in members),
         )
 
-    return sorted(sets.values(), key=harmless)
+    return sorted(duplicate_sets(issues).values(), key=harmless)
 
 
 def _set(members: list[int], issues: Sequence[Issue], images: ImageSet, index_of: dict[str, int]) -> dict[str, Any]:

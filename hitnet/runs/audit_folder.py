@@ -145,6 +145,15 @@ class AuditFolder:
                 ) from None
 
 
+def duplicate_sets(issues: Sequence[Issue]) -> dict[int, list[int]]:
+    """Which issues are copies of each other: the places of the members, by number of the set."""
+    sets: dict[int, list[int]] = {}
+    for place, issue in enumerate(issues):
+        if issue.duplicate_set is not None:
+            sets.setdefault(issue.duplicate_set, []).append(place)
+    return sets
+
+
 def _cell(value: Any) -> str:
     if value is None:
         return ""

@@ -20,7 +20,7 @@ from hitnet.data.folds import pool
 from hitnet.interpret.label_quality import KIND_WORDS, KINDS
 from hitnet.interpret.prototypes import prototypes
 from hitnet.pictures import SUFFIXES, decode, read_pixels
-from hitnet.runs.audit_folder import AuditFolder, Issue
+from hitnet.runs.audit_folder import AuditFolder, Issue, duplicate_sets
 from hitnet.runs.reopen import load_data, load_model
 from hitnet.web.bundle import webp
 
@@ -44,10 +44,7 @@ class Audit:
         self.lock = Lock()  # of the models, the images and the file of decisions
         self.former: list[tuple[str, Correction | None]] = []  # what each decision replaced, for undoing
         self.places = {issue.path: index for index, issue in enumerate(self.issues)}
-        self.sets: dict[int, list[int]] = {}  # of copies
-        for index, issue in enumerate(self.issues):
-            if issue.duplicate_set is not None:
-                self.sets.setdefault(issue.duplicate_set, []).append(index)
+        self.sets = duplicate_sets(self.issues)
         begun = read_corrections(folder.former_file) if folder.former_file.is_file() else []
         self.begun = {each.path: each for each in begun}  # what was corrected before the audit
         self._check()
