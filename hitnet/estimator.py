@@ -249,7 +249,7 @@ class HitNetClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         self._split_seed = settings.seed  # kept for warm_start: rows that were held out are never trained on
         # Arrays even if scikit-learn is configured to output pandas: they become tensors.
         self.scaler_ = StandardScaler().set_output(transform="default") if self.image_shape_ is None else None
-        self.optimizer_ = make_optimizer(net, settings.learning_rate)
+        self.optimizer_ = make_optimizer(net, settings.learning_rate, settings.weight_decay)
 
     def _settings(
         self, rows: int | None = None, epochs: int | None = None, schedule: Schedule | None = None

@@ -104,6 +104,9 @@ class RunOptions:
     """Rate: constant, falling 5 % per epoch, or one rise and fall; the network's own if not given (paper: constant)."""
     learning_rate: float | None = None
     """Adam's learning rate, the peak for one-cycle; the network's own if not given (paper: 0.001)."""
+    weight_decay: float | None = None
+    """In each step, shrink the weights of encoder and capsules by this times the rate (AdamW); the network's own if not
+    given (paper: 0)."""
     batch_size: int | None = None
     """Images per step, divided among all processes; 128, or fewer for few images, at least 16 (paper: 128)."""
     augment: Augment = "shift"
@@ -313,8 +316,9 @@ class TrainConfig(NetworkOptions, RunOptions):
             raise ValueError(
                 f"learning_rate must be positive and finite, got {self.learning_rate}; the paper uses 0.001"
             )
-        if self.finishing is not None and not 0 <= self.finishing < math.inf:
-            raise ValueError(f"finishing must be finite and at least 0, got {self.finishing}; 0 turns it off")
+        for name in ("finishing", "weight_decay"):
+            if getattr(self, name) is not None and not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be finite and at least 0, got {getattr(self, name)}; 0 turns it off")
         for name in ("ema", "validation"):
             if getattr(self, name) is not None and not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}; 0 turns it off")
@@ -352,6 +356,7 @@ class RunSettings(TrainConfig):
     epochs: int = field()
     schedule: Schedule = field()
     learning_rate: float = field()
+    weight_decay: float = field()
     batch_size: int = field()
     shift: int = field()
     shift_fill: Fill = field()
@@ -418,6 +423,7 @@ def _check_largest(options: dict[str, Any]) -> None:
 
 # What former versions did, whose files say nothing about it.
 FORMER = {
+    "weight_decay": 0.0,
     "finishing": 0.0,
     "shift_fill": "zeros",
     "refresh_norm": False,

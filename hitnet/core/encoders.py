@@ -115,6 +115,9 @@ class DeepEncoder(Encoder):
         self.layers = nn.Sequential(*layers, nn.Flatten())
         self.num_features = before * math.prod(sides)
         _prepare(self)
+        for layer in layers:
+            if isinstance(layer, nn.Conv2d):
+                _begin_as_identity(layer)
 
     def forward(self, images: Tensor) -> Tensor:
         answers = F.conv2d(channels_last(images), self.whitening, -self.mean_answers)
@@ -269,6 +272,12 @@ def _conv_norm_relu(before: int, after: int) -> list[nn.Module]:
 
 def _transition(width: int) -> nn.Sequential:
     return nn.Sequential(nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width, 1, bias=False), nn.AvgPool2d(2))
+
+
+def _begin_as_identity(conv: nn.Conv2d) -> None:
+    """Let the first filters pass on what comes in: a deep network then learns faster from the first step."""
+    nn.init.kaiming_uniform_(conv.weight, a=math.sqrt(5))
+    nn.init.dirac_(conv.weight[: conv.in_channels])
 
 
 def _prepare(module: nn.Module, in_channels_last: bool = True) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,7 +50,7 @@ class State:
         if settings.freeze:
             model = FrozenModel(model, Memory())
         model = model.to(device)
-        optimizer = make_optimizer(model, settings.learning_rate)
+        optimizer = make_optimizer(model, settings.learning_rate, settings.weight_decay)
         averaged = None
         if settings.ema:
             averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(settings.ema), use_buffers=True)
@@ -121,10 +122,23 @@ class State:
         return states
 
 
-def make_optimizer(model: Model, rate: float) -> torch.optim.Adam:
-    """Adam with Keras' epsilon, as in the paper's code; torch's default is 1e-8."""
-    parameters = list(model.parameters())
-    return torch.optim.Adam(parameters, lr=rate, eps=1e-7, fused=parameters[0].device.type != "mps")
+def make_optimizer(model: Model, rate: float, weight_decay: float = 0.0) -> torch.optim.Adam:
+    """Adam with Keras' epsilon, as in the paper's code; torch's default is 1e-8.
+
+    Only what recognises images decays, and of it only matrices and kernels; the decoder need not generalise.
+    """
+    others: dict[str, Any] = {"params": []}
+    decaying: dict[str, Any] = {"params": [], "weight_decay": weight_decay}
+    for name, parameter in model.named_parameters():
+        decays = weight_decay and parameter.dim() > 1 and not name.startswith("decoder.")
+        (decaying if decays else others)["params"].append(parameter)
+    return torch.optim.Adam(
+        [group for group in (others, decaying) if group["params"]],
+        lr=rate,
+        eps=1e-7,
+        fused=model.device.type != "mps",
+        decoupled_weight_decay=True,
+    )
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, prefix: str) -> dict[str, Tensor]:
@@ -139,7 +153,8 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
     for name, value in tensors.items():
         number, _, kind = name.partition(".")
         moments.setdefault(int(number), {})[kind] = value
-    for place, parameter in enumerate(optimizer.param_groups[0]["params"]):
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for place, parameter in enumerate(parameters):
         shapes = {kind: value.shape for kind, value in moments.get(place, {}).items()}
         if shapes and shapes != {"step": (), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}:
             raise KeyError(f"optimizer.{place}")

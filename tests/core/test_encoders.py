@@ -147,6 +147,13 @@ def test_the_deep_encoder_prepares_only_once_takes_bytes_or_floats_and_keeps_its
     assert not any("whitening" in name for name, _ in one.named_parameters())
 
 
+def test_the_deep_encoders_convolutions_begin_by_passing_on_what_comes_in():
+    for conv in DeepEncoder((1, 12, 12), width=8).layers:
+        if isinstance(conv, nn.Conv2d):
+            images = torch.rand(2, conv.in_channels, 5, 5)
+            torch.testing.assert_close(conv(images)[:, : conv.in_channels], images)
+
+
 def test_flat_images_leave_the_deep_encoder_finite():
     encoder = DeepEncoder((1, 8, 8), width=4)
     encoder.prepare(torch.full((4, 1, 8, 8), 255, dtype=torch.uint8))

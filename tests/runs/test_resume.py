@@ -108,7 +108,9 @@ print(kills, "kills")
 
 
 @pytest.mark.parametrize(
-    "extra", [{"decoder": "none"}, {"ema": 0.9, "validation": 0.25, "patience": 10}], ids=["plain", "ema and patience"]
+    "extra",
+    [{"decoder": "none"}, {"ema": 0.9, "weight_decay": 0.1, "validation": 0.25, "patience": 10}],
+    ids=["plain", "ema, decay and patience"],
 )
 def test_a_run_killed_at_random_moments_ends_in_the_same_weights(
     extra: dict[str, object], settings: Settings, tmp_path: Path

@@ -1,5 +1,6 @@
 """What training does to the weights, and what it never does."""
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from hitnet.runs.run import Row, Run
 from hitnet.settings import TrainConfig
 from hitnet.training.evaluation import Evaluation, evaluate
 from hitnet.training.loop import Job, TrainingStopped, learning_rate
+from hitnet.training.state import make_optimizer
 from hitnet.training.watchers import Watcher
 
 Settings = Callable[..., TrainConfig]
@@ -121,6 +123,22 @@ def test_the_average_of_the_weights_equals_a_naive_running_average(settings: Set
         torch.testing.assert_close(kept[name], value, rtol=1e-5, atol=1e-6)
     differs = [not torch.equal(value, watcher.model.state_dict()[name]) for name, value in kept.items()]
     assert any(differs), "the average is not the last weights"
+
+
+def test_only_weights_of_encoder_and_capsules_shrink_by_the_decay():
+    start = create_model("hitnet-deep", (1, 28, 28), 3, width=8)
+    images, labels = torch.rand(6, 1, 28, 28), torch.tensor([0, 1, 2, 0, 1, 2])
+
+    def after_one_step(weight_decay: float) -> dict[str, torch.Tensor]:
+        model = copy.deepcopy(start)
+        model.loss(model(images, labels), images, labels).total.backward()
+        make_optimizer(model, 0.01, weight_decay).step()
+        return dict(model.named_parameters())
+
+    free, decayed = after_one_step(0.0), after_one_step(2.0)
+    for name, before in start.named_parameters():
+        shrinks = before.dim() > 1 and not name.startswith("decoder.")
+        torch.testing.assert_close(decayed[name], free[name] - 0.01 * 2.0 * before if shrinks else free[name])
 
 
 @pytest.mark.parametrize("name", ["hitnet", "n1"])
@@ -284,6 +302,7 @@ def test_a_wrong_setting_leaves_no_trace_and_never_costs_a_former_run(
         ({"threads": 0}, "threads must be at least 1, got 0"),
         ({"learning_rate": 0.0}, "learning_rate must be positive and finite, got 0.0"),
         ({"learning_rate": math.nan}, "learning_rate must be positive and finite, got nan"),
+        ({"weight_decay": -0.1}, "weight_decay must be finite and at least 0, got -0.1"),
         ({"ema": 1.0}, r"ema must lie in \[0, 1\), got 1.0"),
         ({"validation": -0.1}, r"validation must lie in \[0, 1\), got -0.1"),
         ({"patience": 3, "validation": 0.0}, "patience needs a validation split"),
