@@ -47,7 +47,9 @@ def train(
 
     from hitnet import console
     from hitnet.runs import train as training
+    from hitnet.training.needs import keep_freed_memory
 
+    keep_freed_memory()
     view = console.TrainingView()
     watcher = view if _leads() else None
     try:
@@ -117,8 +119,9 @@ def evaluate(
     Args:
         runs: A run folder, or several of the same classes; the files of a committee go to the first.
         data: Another data set, by name or path: its test part, or all of it if it has none. Default: the run's own.
-        views: Average the answers for this many views of each image, at most 9: as it is, then moved by a pixel to each
-            side and to each corner. After training with mirrored images, each view also mirrored, at most 18.
+        views: Average the answers for this many views of each image, in this order: as it is; moved by a pixel to each
+            of the 4 sides; to each of the 4 corners. After training with mirrored images, each is followed by its
+            mirror image. So 5 or 9 views leave no side out, or 2, 10 or 18 with mirror images.
         skip_bad: Skip unreadable picture files instead of stopping.
         data_dir: Folder that already holds the data sets.
         device: auto, cpu, cuda, cuda:1, mps.
@@ -153,7 +156,7 @@ def predict(
         files: PNG, JPEG, WebP, BMP, GIF or TIFF files of any size and colour, or folders of them.
         others: More networks of the same classes, which answer together with it by the mean of their distances. There
             are no verdicts then: they were calibrated for each network alone.
-        views: Average the answers for this many views of each picture, as in `hitnet eval`.
+        views: Average the answers for this many views of each picture, as in `hitnet eval`; without verdicts, too.
         as_json: Print JSON instead of a table.
         device: auto, cpu, cuda, cuda:1, mps.
     """
@@ -163,7 +166,10 @@ def predict(
     from hitnet.runs.committee import open_committee
 
     if not files:
-        raise ValueError("there is nothing to classify; give picture files after the run folder")
+        remedy = "give picture files after the run folder"
+        if others:
+            remedy += "; --with takes all that follows it as run folders, so it comes last"
+        raise ValueError(f"there is nothing to classify; {remedy}")
     committee = open_committee((run, *others), views, device)
     rejection = read_rejection(run) if committee.is_one else None
     predictions = predict_files(committee, files, rejection.threshold if rejection else None)
@@ -172,6 +178,8 @@ def predict(
     else:
         calibrated = committee.is_one and committee.head.has_hit_zone
         console.show_predictions(predictions, rejection, committee.config, calibrated)
+        if committee.model.config.radii is not None and not committee.is_one:
+            console.say("there are no verdicts: they were calibrated for one network and one view")
     if any(each.error for each in predictions):
         sys.exit(1)
 

@@ -138,7 +138,8 @@ class RunOptions:
     snapshots: bool = False
     """Save the decoder after each epoch: `hitnet prototypes RUN --evolution` animates the prototypes."""
     ema: float = 0.0
-    """Keep a moving average of the weights with this decay per step (e.g. 0.999); 0 keeps the final weights."""
+    """Keep a moving average of the weights with this decay per step (e.g. 0.999), less in the first steps; 0 keeps the
+    final weights."""
     refresh_norm: bool | None = None
     """Before each evaluation, compute BatchNorm's averages anew over training images: after few steps, those of
     training lag behind. The network's own if not given (paper: no)."""
@@ -333,7 +334,7 @@ class TrainConfig(NetworkOptions, RunOptions):
         for name, most in LARGEST_CHANGE.items():
             if getattr(self, name) is not None and not 0 <= getattr(self, name) <= most:
                 raise ValueError(f"{name} must lie in [0, {most:g}], got {getattr(self, name)}; 0 turns it off")
-        for name in ("flip", *LARGEST_CHANGE):
+        for name in ("shift", "flip", *LARGEST_CHANGE):
             if self.augment == "none" and getattr(self, name):
                 raise ValueError(f"augment none leaves the images as they are, {name} changes them; choose one")
         if self.fold is not None:
@@ -436,6 +437,8 @@ FORMER_MODEL = {"draw_size": None}
 def read_run_settings(path: Path) -> RunSettings:
     """The settings of a run from its args.json."""
     content = {**FORMER, **read_json(path)}
+    if content.get("augment") == "none":
+        content["shift"] = 0  # former versions recorded the shift that they would have used
     return _revive(_with_decoder(content, "model"), TrainConfig, TrainConfig, path).resolve()
 
 

@@ -342,6 +342,12 @@ def test_a_mistake_is_answered_with_the_remedy(options, shape, message):
         HitNetClassifier(**options).fit(X, y)
 
 
+def test_the_deep_network_is_prepared_and_its_weights_decay(squares):
+    classifier = small(model="hitnet-deep", epochs=1).fit(*squares)
+    assert classifier.net_.encoder.whitened
+    assert [group["weight_decay"] for group in classifier.optimizer_.param_groups] == [0.0, 0.1]
+
+
 def test_other_data_than_it_was_fitted_on_is_refused(fitted, squares, iris):
     with pytest.raises(ValueError, match=r"floats in \[0, 1\], got values from 0 to 2.*\(255 for bytes\)"):
         fitted.predict(squares[0].astype(float))

@@ -25,6 +25,7 @@ CLASSES = ("ant", "bee", "<cow> é")
 NETWORKS = {
     "hitnet": (3, 20, 24),
     "hitnet-fast": (1, 17, 28),
+    "hitnet-deep": (3, 16, 20),
     "n1": (1, 28, 28),
     "capsnet": (3, 20, 24),
     "resnet18-hom": (1, 20, 20),

@@ -130,7 +130,8 @@ class DeepEncoder(Encoder):
             return
         self.whitened.fill_(True)
         some = images[:: math.ceil(len(images) / WHITENED)]
-        pixels = some.double() / (255 if some.dtype == torch.uint8 else 1)
+        # Not every device has double precision.
+        pixels = some.cpu().double() / (255 if some.dtype == torch.uint8 else 1)
         # Covariances are the same for all offsets of a patch, so every fourth patch is enough.
         patches = F.unfold(pixels, 2, stride=2).transpose(1, 2).flatten(0, 1)
         mean = patches.mean(0)

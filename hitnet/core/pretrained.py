@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from hitnet.core.checkpoint import WEIGHTS, read_tensors
-from hitnet.core.encoders import Encoder
+from hitnet.core.encoders import DeepEncoder, Encoder
 from hitnet.core.model import MODEL_FOLDER, Model
 from hitnet.core.timm_encoder import PREFIX, TimmEncoder, load_timm
 
@@ -105,6 +105,13 @@ def _through_timm(encoder: TimmEncoder, weights: dict[str, Tensor], source: str)
 def _load_own(encoder: Encoder, weights: dict[str, Tensor], source: str, name: str) -> None:
     """Weights that an encoder of this package saved; the first convolution may have seen other channels."""
     expected = encoder.state_dict()
+    if isinstance(encoder, DeepEncoder) and "whitening" in weights:
+        theirs, ours = weights["whitening"].shape[1], encoder.whitening.shape[1]
+        if theirs != ours:
+            raise ValueError(
+                f"{source} was trained on images with {theirs} channels, these have {ours}; {name} is made for one or "
+                "the other, hitnet-fast can change"
+            )
     adapted = {key: _in_channels(value, expected[key]) if key in expected else value for key, value in weights.items()}
     if {key: value.shape for key, value in adapted.items()} != {key: value.shape for key, value in expected.items()}:
         raise ValueError(_misfit(expected, weights, source, name))

@@ -6,6 +6,8 @@ the choices at random and puts the changes together.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
@@ -41,9 +43,16 @@ def mirror(images: Tensor, mirrored: Tensor) -> Tensor:
     return torch.where(mirrored[:, None, None, None], images.flip(-1), images)
 
 
-def warp(images: Tensor, maps: Tensor, offsets: Tensor | None = None, fill: Fill = "zeros") -> Tensor:
-    """Images after their affine map about the middle, then moved by (down, right), with bilinear interpolation.
+def warp(
+    images: Tensor,
+    maps: Tensor,
+    offsets: Tensor | None = None,
+    fill: Fill = "zeros",
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear",
+) -> Tensor:
+    """Images after their affine map about the middle, then moved by (down, right).
 
+    Bicubic interpolation keeps pictures sharper than bilinear, and goes a little beyond their values at edges.
     (count, c, h, w) of floats, (count, 2, 2), (count, 2) in pixels -> (count, c, h, w).
     """
     height, width = images.shape[-2:]
@@ -54,7 +63,7 @@ def warp(images: Tensor, maps: Tensor, offsets: Tensor | None = None, fill: Fill
     origin = torch.cat([inverse, -inverse @ moves[:, :, None]], dim=2)
     grid = affine_grid(origin, list(images.shape), align_corners=False)
     padding = "border" if fill == "edge" else "zeros"
-    return grid_sample(images, grid, padding_mode=padding, align_corners=False)
+    return grid_sample(images, grid, mode=interpolation, padding_mode=padding, align_corners=False)
 
 
 def affine_maps(angle: Tensor, shear: Tensor, wide: Tensor, tall: Tensor) -> Tensor:

@@ -91,7 +91,8 @@ class Variation:
         if choices.mirrored is not None:
             images = mirror(images, choices.mirrored)
         if choices.maps is not None:
-            varied = warp(to_float(images), choices.maps, choices.offsets, self.fill)
+            # Bilinear ones would all be softer than the images that the network is tested on.
+            varied = warp(to_float(images), choices.maps, choices.offsets, self.fill, "bicubic").clamp_(0, 1)
         else:
             varied = to_float(images if choices.offsets is None else move(images, choices.offsets, self.fill))
         if choices.strengths is not None:

@@ -37,8 +37,8 @@ def choose_views(count: int, mirror: bool) -> tuple[View, ...]:
     """The first `count` views; with `mirror`, each move is followed by the same of the mirrored image."""
     views = [View(mirrored, step) for step in MOVES for mirrored in ((False, True) if mirror else (False,))]
     if not 1 <= count <= len(views):
-        why = "" if mirror else "; only networks trained with mirrored images have more"
-        raise ValueError(f"views must lie in 1..{len(views)}, got {count}{why}")
+        why = "" if mirror else "; only for networks that were all trained with mirrored images there are more"
+        raise ValueError(f"views must lie in 1..{len(views)}, got {count}{why if count > 1 else ''}")
     return tuple(views[:count])
 
 
@@ -97,6 +97,8 @@ def open_committee(paths: Sequence[Path], views: int = 1, device: str = "auto") 
     """The networks at these paths: run folders, model folders or safetensors files with the same classes."""
     if not paths:
         raise ValueError("there is no network to ask; give a run folder")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise ValueError("a committee needs different networks, got the same one twice; leave out the second")
     models = [load_model(path, device) for path in paths]
     first = models[0].config
     for path, model in zip(paths, models, strict=True):
@@ -108,11 +110,13 @@ def open_committee(paths: Sequence[Path], views: int = 1, device: str = "auto") 
                 f"{path} knows other classes than {paths[0]}: {_some(config.class_names)} against "
                 f"{_some(first.class_names)}; a committee needs networks trained on the same classes"
             )
-        if config.image_shape != first.image_shape:
-            raise ValueError(
-                f"{path} takes images of shape {config.image_shape}, {paths[0]} of shape {first.image_shape}; "
-                "a committee needs networks for the same images"
-            )
+        for what in ("image_shape", "fit", "capsule_dim"):  # the largest distance grows with the capsules
+            own, others = getattr(config, what), getattr(first, what)
+            if own != others:
+                raise ValueError(
+                    f"{path} has {what} {own}, {paths[0]} has {others}; a committee needs networks for the same images "
+                    "with capsules of the same size"
+                )
     return Committee(
         tuple(
             Member(path, model, choose_views(views, mirror=views > 1 and _saw_mirrored(path)))

@@ -1,6 +1,7 @@
 """Evaluate the network of a run, or several together, and write the numbers into the (first) run's folder."""
 
 import csv
+import hashlib
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,10 +49,13 @@ def evaluate_committee(
 ) -> tuple[dict[str, Any], Path]:
     """The same for several runs, or several views of each image; the numbers go to the first run's folder."""
     committee = open_committee(paths, views, device)
-    opened = Reopened(Run.open(paths[0]), committee.model)
-    data, facts, name = _test_data(opened, source, data_dir, skip_bad)
-    for path in paths[1:]:
-        _check_trained_on(Run.open(path), opened.run, source, data)
+    runs = [Run.open(path) for path in paths]
+    # Whoever was trained on these data knows which of the images are for testing.
+    ours = [is_same_source(source, run.read_settings().data) for run in runs] if source else []
+    place = ours.index(True) if any(ours) else 0
+    data, facts, name = _test_data(Reopened(runs[place], committee.members[place].model), source, data_dir, skip_bad)
+    for run in runs:
+        _check_trained_on(run, runs[place], source, data)
     each, names, labels = committee.each_scores(data.test), committee.config.class_names, data.test.labels.cpu()
     scores = each.mean(0)
     content = {
@@ -63,8 +67,12 @@ def evaluate_committee(
         ],
         **judge(committee.head, scores, labels).to_json(names),
     }
-    others = [f"committee-of-{len(paths)}"] if len(paths) > 1 else []
-    file = opened.run.evaluation_file("-".join([name, *others, *([f"views-{views}"] if views > 1 else [])]))
+    # Other than that of a single network's file, it leaves the reconstruction out.
+    content["classification_loss"] = content.pop("loss")
+    if len(paths) > 1:
+        members = "\n".join(str(path.resolve()) for path in paths)
+        name += f"-committee-{hashlib.sha256(members.encode()).hexdigest()[:8]}"
+    file = runs[0].evaluation_file(f"{name}-views-{views}" if views > 1 else name)
     write_json(file, content)
     write_mistakes(committee.head, committee.config, scores, data.test, file.with_name(f"{file.stem}-mistakes.csv"))
     return content, file
@@ -87,7 +95,11 @@ def _check_trained_on(run: Run, first: Run, source: str | None, data: Dataset) -
     """Test images of one member must not be training images of another."""
     own, others = run.read_settings().data, first.read_settings().data
     if is_same_source(source or others, own):
-        run.check_same({"data": data.fingerprint})
+        if run.read_environment()["data"] != data.fingerprint:
+            raise ValueError(
+                f"{run.path} was trained on other images of {own} than {first.path} (another --fit, --test-fraction, "
+                "--fold or --corrections), so its training images may be among the test images; leave it out"
+            )
     elif source is None:
         raise ValueError(
             f"{run.path} was trained on {own}, {first.path} on {others}; "

@@ -105,7 +105,7 @@ def prepare(
         settings = config.resolve(settings.train_images or len(data.train), uneven=times > UNEVEN)
         if settings.balance and times > UNEVEN:
             note = f"every class is shown equally often, since the largest has {times:.0f} times as many images as the"
-            data = replace(data, notes=(*data.notes, f"{note} smallest (--no-balance for each image equally often)"))
+            data = replace(data, notes=(*data.notes, f"{note} smallest (--balance False for each image equally often)"))
         if settings.freeze and team.size > 1:
             raise ValueError(f"--freeze trains in one process, got {team.size}; start it without torchrun")
         model_config = settings.model_config(data.image_shape, data.class_names)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class State:
         optimizer = make_optimizer(model, settings.learning_rate, settings.weight_decay)
         averaged = None
         if settings.ema:
-            averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(settings.ema), use_buffers=True)
+            averaged = AveragedModel(model, multi_avg_fn=partial(_average, settings.ema), use_buffers=True)
         return cls(model, optimizer, averaged, torch.Generator().manual_seed(settings.seed))
 
     @property
@@ -122,23 +123,24 @@ class State:
         return states
 
 
-def make_optimizer(model: Model, rate: float, weight_decay: float = 0.0) -> torch.optim.Adam:
+def _average(decay: float, averages: list[Tensor], weights: list[Tensor], steps: Tensor) -> None:
+    """Move the averages towards the weights; less slowly at first, or short runs would keep what they began with."""
+    warm = (1 + float(steps)) / (10 + float(steps))
+    get_ema_multi_avg_fn(min(decay, warm))(averages, weights, steps)
+
+
+def make_optimizer(model: Model, rate: float, weight_decay: float = 0.0) -> torch.optim.AdamW:
     """Adam with Keras' epsilon, as in the paper's code; torch's default is 1e-8.
 
     Only what recognises images decays, and of it only matrices and kernels; the decoder need not generalise.
     """
-    others: dict[str, Any] = {"params": []}
+    others: dict[str, Any] = {"params": [], "weight_decay": 0.0}
     decaying: dict[str, Any] = {"params": [], "weight_decay": weight_decay}
     for name, parameter in model.named_parameters():
         decays = weight_decay and parameter.dim() > 1 and not name.startswith("decoder.")
         (decaying if decays else others)["params"].append(parameter)
-    return torch.optim.Adam(
-        [group for group in (others, decaying) if group["params"]],
-        lr=rate,
-        eps=1e-7,
-        fused=model.device.type != "mps",
-        decoupled_weight_decay=True,
-    )
+    groups = [group for group in (others, decaying) if group["params"]]
+    return torch.optim.AdamW(groups, lr=rate, eps=1e-7, fused=model.device.type != "mps")
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, prefix: str) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ import torch
 from PIL import Image, ImageEnhance
 from scipy.ndimage import affine_transform
 
-from hitnet.data import ImageSet, Variation
+from hitnet.data import ImageSet, Variation, load_dataset, to_float
 from hitnet.data.transforms import affine_maps, erase, mirror, move, recolour, warp
 
 SHAPES = [(1, 9, 9), (3, 8, 11)]
@@ -39,11 +39,59 @@ def test_a_warp_equals_scipys_affine_transform(shape, fill, mode):
             np.testing.assert_allclose(channel.numpy(), wanted, atol=1e-5)
 
 
+def keys(distance: float) -> float:
+    """Keys' cubic curve with a = −3/4, by which a pixel counts at this distance."""
+    x, a = abs(distance), -0.75
+    if x < 1:
+        return (a + 2) * x**3 - (a + 3) * x**2 + 1
+    return a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a if x < 2 else 0.0
+
+
+def sample(image: np.ndarray, row: float, column: float, fill: str) -> float:
+    """The value between the pixels of a grey image: a sum over the 4×4 pixels around."""
+    height, width = image.shape
+    total = 0.0
+    for i in range(math.floor(row) - 1, math.floor(row) + 3):
+        for j in range(math.floor(column) - 1, math.floor(column) + 3):
+            if fill == "edge" or (0 <= i < height and 0 <= j < width):
+                pixel = image[min(max(i, 0), height - 1), min(max(j, 0), width - 1)]
+                total += keys(row - i) * keys(column - j) * pixel
+    return total
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("fill", ["zeros", "edge"])
-def test_a_warp_that_only_moves_by_whole_pixels_equals_a_shift(fill):
+def test_a_bicubic_warp_equals_a_loop_over_pixels(shape, fill):
+    images, offsets = some_images(shape), chosen(5, 2, -3, 3)
+    maps = affine_maps(*chosen(5, 4, -0.2, 0.2).add(torch.tensor([0.0, 0, 1, 1])).unbind(1))
+    warped = warp(images, maps, offsets, fill, "bicubic")
+    _, height, width = shape
+    middle = (np.array([height, width]) - 1) / 2
+    for image, matrix, offset, new in zip(images.double(), maps.double(), offsets.double(), warped, strict=True):
+        inverse = torch.linalg.inv(matrix).flip(0, 1).numpy()  # on (row, column)
+        for row, column in np.ndindex(height, width):
+            place = middle + inverse @ (np.array([row, column]) - middle - offset.numpy())
+            wanted = [sample(channel.numpy(), *place, fill) for channel in image]
+            np.testing.assert_allclose(new[:, row, column].numpy(), wanted, atol=2e-5)
+
+
+@pytest.mark.parametrize("fill", ["zeros", "edge"])
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_a_warp_that_only_moves_by_whole_pixels_equals_a_shift(fill, interpolation):
     images, offsets = some_images((3, 8, 11)), torch.tensor([[0, 0], [2, 0], [0, -3], [-1, 1], [2, 2]])
     same = torch.eye(2).expand(5, 2, 2)
-    torch.testing.assert_close(warp(images, same, offsets.float(), fill), move(images, offsets, fill))
+    warped = warp(images, same, offsets.float(), fill, interpolation)
+    torch.testing.assert_close(warped, move(images, offsets, fill), atol=1e-5, rtol=0)
+
+
+def test_varied_images_stay_as_sharp_as_they_were_to_a_fifth_and_within_their_range():
+    digits = load_dataset("mnist-mini").test
+    generator, variation = torch.Generator().manual_seed(0), Variation(shift=2, rotate=10, scale=0.1, shear=10)
+    choices = variation.choose(torch.arange(len(digits)), 0, generator, torch.device("cpu"))
+    varied, plain = variation.apply(digits.images, digits.labels, choices, generator), to_float(digits.images)
+    sharpness = [images.diff(dim=3).square().mean() for images in (varied, plain)]
+    assert 0.8 < float(sharpness[0] / sharpness[1]) < 1.1
+    assert (float(varied.min()), float(varied.max())) == (0, 1)
 
 
 def test_maps_turn_slant_and_scale_as_they_are_told():
@@ -107,6 +155,24 @@ def test_every_change_stays_within_its_limit_and_reaches_it():
     assert (float(angles.min()), float(angles.max())) == pytest.approx((-20, 20), abs=0.02)
     assert (float(chosen.strengths.min()), float(chosen.strengths.max())) == pytest.approx((0.7, 1.3), abs=0.001)
     assert chosen.mirrored is None
+    assert chosen.holes is not None
+    assert (float(chosen.holes.min()), float(chosen.holes.max())) == pytest.approx((0, 1), abs=0.001)
+
+
+def test_maps_scale_and_slant_within_their_limits_and_reach_them():
+    def maps(variation: Variation) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(0)
+        chosen = variation.choose(torch.arange(20_000), 0, generator, torch.device("cpu")).maps
+        assert chosen is not None
+        return chosen
+
+    scaled, slanted = maps(Variation(scale=0.1)), maps(Variation(shear=10))
+    for place in (0, 1):
+        assert float(scaled[:, place, place].min()) == pytest.approx(0.9, abs=0.001)
+        assert float(scaled[:, place, place].max()) == pytest.approx(1.1, abs=0.001)
+    degrees = slanted[:, 0, 1].atan().rad2deg()
+    assert (float(degrees.min()), float(degrees.max())) == pytest.approx((-10, 10), abs=0.02)
+    assert not slanted[:, 1, 0].any()
 
 
 def test_a_shift_alone_leaves_bytes_exact():

@@ -14,6 +14,7 @@ from hitnet.runs.committee import MOVES, View, choose_views, open_committee
 from hitnet.runs.evaluate import evaluate_committee
 
 OPTIONS = {"train_images": 200, "epochs": 2, "norm_momentum": 0.1, "decoder": "none", "device": "cpu", "threads": 1}
+OPTIONS |= {"validation": 0.1}
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +41,31 @@ def test_a_committee_decides_by_the_mean_distance(runs, hitnet_says):
     images = to_float(load_dataset("mnist-mini").test.images)
     own = [hitnet.load(run).scores(images) for run in runs]
     said = hitnet_says("eval", *runs, "--device", "cpu")
-    content = json.loads((runs[0] / "eval-mnist-mini-committee-of-2.json").read_text())
+    (path,) = (each for each in runs[0].glob("eval-mnist-mini-committee-*.json"))
+    content = json.loads(path.read_text())
     assert content["error"] == pytest.approx(error((own[0] + own[1]) / 2))
     assert [member["error"] for member in content["members"]] == pytest.approx([error(own[0]), error(own[1])])
     assert content["error"] not in [member["error"] for member in content["members"]]
     assert f"{content['error']:.2f} % error" in said
-    mistakes = (runs[0] / "eval-mnist-mini-committee-of-2-mistakes.csv").read_text().splitlines()
+    mistakes = path.with_name(f"{path.stem}-mistakes.csv").read_text().splitlines()
     assert len(mistakes) == 1 + content["mistakes"]
+
+
+def test_several_views_of_one_network_are_evaluated_on_their_own(runs, hitnet_says):
+    said = hitnet_says("eval", runs[0], "--views", "5", "--device", "cpu")
+    content = json.loads((runs[0] / "eval-mnist-mini-views-5.json").read_text())
+    images = to_float(load_dataset("mnist-mini").test.images)
+    assert content["views"] == 5
+    assert content["error"] == pytest.approx(error(open_committee(runs[:1], views=5).scores(images)))
+    assert f"{content['error']:.2f} % error" in said
+
+
+def test_each_committee_has_files_of_its_own(runs, folder):
+    _, first = evaluate_committee(runs, device="cpu")
+    _, again = evaluate_committee(runs, device="cpu")
+    _, other = evaluate_committee(runs, device="cpu", views=2)
+    assert first == again != other
+    assert first.parent == other.parent == runs[0]
 
 
 def test_views_average_the_image_and_its_moved_and_mirrored_copies(runs):
@@ -69,21 +88,36 @@ def test_the_views_are_all_different_and_only_mirrored_where_training_was():
     assert not any(view.mirrored for view in plain)
 
 
-@pytest.mark.parametrize(("count", "most"), [(0, 9), (10, 9)])
-def test_a_number_of_views_that_there_are_not_is_refused(count, most):
-    with pytest.raises(ValueError, match=rf"views must lie in 1..{most}, got {count}; only networks trained with"):
-        choose_views(count, mirror=False)
+@pytest.mark.parametrize(
+    ("count", "mirror", "message"),
+    [
+        (0, False, r"views must lie in 1\.\.9, got 0$"),
+        (
+            10,
+            False,
+            r"views must lie in 1\.\.9, got 10; only for networks .* trained with mirrored images there are more$",
+        ),
+        (19, True, r"views must lie in 1\.\.18, got 19$"),
+    ],
+)
+def test_a_number_of_views_that_there_are_not_is_refused(count, mirror, message):
+    with pytest.raises(ValueError, match=message):
+        choose_views(count, mirror=mirror)
 
 
 def test_predict_asks_all_networks_and_gives_no_verdict_of_one(runs, tmp_path, hitnet_says):
     images = load_dataset("mnist-mini").test.images[:1]
     Image.fromarray(images[0, 0].numpy()).save(tmp_path / "digit.png")
+    (alone,) = json.loads(hitnet_says("predict", runs[0], tmp_path / "digit.png", "--json", "--device", "cpu"))
+    assert alone["verdict"] is not None
     said = hitnet_says("predict", runs[0], tmp_path / "digit.png", "--with", runs[1], "--json", "--device", "cpu")
     (answer,) = json.loads(said)
     mean = sum(hitnet.load(run).scores(to_float(images))[0] for run in runs) / 2
     assert answer["score"] == pytest.approx(float(mean.min()), abs=1e-5)
     assert answer["class_name"] == str(int(mean.argmin()))
     assert answer["verdict"] is None
+    said = hitnet_says("predict", runs[0], tmp_path / "digit.png", "--views", "5", "--device", "cpu")
+    assert "there are no verdicts: they were calibrated for one network and one view" in said
 
 
 def test_one_network_with_one_view_answers_as_it_always_did(runs):
@@ -100,9 +134,16 @@ def test_networks_that_cannot_answer_together_are_refused(runs, folder, small_mo
     small_model("lenet5-hom", class_names=tuple("abcdefghij")).save(tmp_path / "letters")
     with pytest.raises(ValueError, match=r"knows other classes than .*: a, b, c, … against 0, 1, 2, …"):
         open_committee([runs[0], tmp_path / "letters"])
-    small_model("lenet5-hom", (3, 28, 28)).save(tmp_path / "colour")
-    with pytest.raises(ValueError, match=r"takes images of shape \(3, 28, 28\), .* of shape \(1, 28, 28\)"):
-        open_committee([runs[0], tmp_path / "colour"])
+    for what, shape, option in (
+        (r"image_shape \(3, 28, 28\), .* has \(1, 28, 28\)", (3, 28, 28), {}),
+        ("fit crop, .* has stretch", (1, 28, 28), {"fit": "crop"}),
+        ("capsule_dim 64, .* has 16", (1, 28, 28), {"capsule_dim": 64}),
+    ):
+        small_model("lenet5-hom", shape, **option).save(tmp_path / "other")
+        with pytest.raises(ValueError, match=f"other has {what}; a committee needs networks for the same images"):
+            open_committee([runs[0], tmp_path / "other"])
+    with pytest.raises(ValueError, match="needs different networks, got the same one twice"):
+        open_committee([runs[0], runs[1], runs[0].parent / "." / runs[0].name])
 
 
 def test_runs_trained_on_other_data_are_not_tested_on_each_others_images(runs, tmp_path, monkeypatch):
@@ -116,3 +157,22 @@ def test_runs_trained_on_other_data_are_not_tested_on_each_others_images(runs, t
         ValueError, match="was trained on .*part.npz, .* on mnist-mini; give runs trained on the same data"
     ):
         evaluate_committee([runs[0], other.path], device="cpu")
+
+
+def test_a_member_that_split_the_same_data_otherwise_is_refused_and_its_own_data_are_split_as_it_did(
+    runs, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("hitnet.runs.result.plot", lambda *_: None)
+    test = load_dataset("mnist-mini").test
+    source = str(tmp_path / "part.npz")
+    np.savez(source, x_train=test.images[:300, 0].numpy(), y_train=test.labels[:300].numpy())
+    options = {**OPTIONS, "data": source, "model": "lenet5-hom", "train_images": 100}
+    usual, half = (
+        hitnet.train(hitnet.TrainConfig(test_fraction=share, out=tmp_path / name, **options)).path
+        for name, share in (("usual", 0.2), ("half", 0.5))
+    )
+    with pytest.raises(ValueError, match=r"trained on other images of .* than .* \(another --fit, --test-fraction"):
+        evaluate_committee([usual, half], device="cpu")
+    both = [evaluate_committee(order, source, device="cpu")[0] for order in ([runs[0], usual], [usual, runs[0]])]
+    assert [content["images"] for content in both] == [60, 60], "the test images of the one that was trained on them"
+    assert both[0]["error"] == both[1]["error"]

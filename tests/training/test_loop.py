@@ -13,7 +13,7 @@ from support.tiny import snapshot, write_squares
 
 import hitnet
 from hitnet.core.model import Loss, Model, create_model
-from hitnet.data import load_dataset, to_float
+from hitnet.data import Variation, load_dataset, to_float
 from hitnet.runs import train
 from hitnet.runs.run import Row, Run
 from hitnet.settings import TrainConfig
@@ -107,6 +107,7 @@ def test_the_test_images_change_nothing_but_the_test_numbers(settings: Settings,
 def test_the_average_of_the_weights_equals_a_naive_running_average(settings: Settings):
     class Averages(Watcher):
         average: dict[str, torch.Tensor] = {}  # noqa: RUF012
+        steps = 0
 
         def started(self, job: Job) -> None:
             self.model = job.state.model
@@ -114,7 +115,9 @@ def test_the_average_of_the_weights_equals_a_naive_running_average(settings: Set
         def stepped(self, images: int, loss: float) -> None:
             now = {name: value.clone() for name, value in self.model.state_dict().items() if value.is_floating_point()}
             before = self.average or now
-            self.average = {name: 0.9 * before[name] + 0.1 * now[name] for name in now}
+            decay = min(0.9, (1 + self.steps) / (10 + self.steps))
+            self.average = {name: decay * before[name] + (1 - decay) * now[name] for name in now}
+            self.steps += 1
 
     watcher = Averages()
     run = hitnet.train(settings(ema=0.9, refresh_norm=False), watcher=watcher)
@@ -123,6 +126,16 @@ def test_the_average_of_the_weights_equals_a_naive_running_average(settings: Set
         torch.testing.assert_close(kept[name], value, rtol=1e-5, atol=1e-6)
     differs = [not torch.equal(value, watcher.model.state_dict()[name]) for name, value in kept.items()]
     assert any(differs), "the average is not the last weights"
+
+
+def test_settings_reach_the_encoder_the_images_and_the_optimizer(settings: Settings):
+    config = settings(model="hitnet-deep", augment="photos", rotate=1.0, scale=0.2, shear=3.0, weight_decay=0.5)
+    with train.prepare(replace(config, validation=0.0, finishing=0.0, seed=4)) as (job, _):
+        assert job.state.model.encoder.whitened
+        assert job.batches.variation == Variation(
+            shift=2, fill="edge", flip=True, rotate=1.0, scale=0.2, shear=3.0, colour=0.1, erase=0.25, seed=4
+        )
+        assert [group["weight_decay"] for group in job.state.optimizer.param_groups] == [0.0, 0.5]
 
 
 def test_only_weights_of_encoder_and_capsules_shrink_by_the_decay():
@@ -177,7 +190,7 @@ def test_classes_of_very_different_size_are_shown_equally_often_and_the_user_is_
     config = TrainConfig(data=str(tmp_path / "uneven.npz"), batch_size=4, validation=0.0, finishing=0.0, width=2)
     with train.prepare(config) as (job, _):
         shown = torch.cat([labels for _, labels, _ in job.batches.epoch(0)])
-        assert any("--no-balance" in note for note in job.data.notes)
+        assert any("--balance False" in note for note in job.data.notes)
     assert shown.bincount().tolist() == [28, 28]
     with train.prepare(replace(config, balance=False)) as (job, _):
         assert torch.cat([labels for _, labels, _ in job.batches.epoch(0)]).bincount().tolist() == [48, 8]
@@ -303,6 +316,7 @@ def test_a_wrong_setting_leaves_no_trace_and_never_costs_a_former_run(
         ({"learning_rate": 0.0}, "learning_rate must be positive and finite, got 0.0"),
         ({"learning_rate": math.nan}, "learning_rate must be positive and finite, got nan"),
         ({"weight_decay": -0.1}, "weight_decay must be finite and at least 0, got -0.1"),
+        ({"augment": "none", "shift": 3}, "augment none leaves the images as they are, shift changes them"),
         ({"ema": 1.0}, r"ema must lie in \[0, 1\), got 1.0"),
         ({"validation": -0.1}, r"validation must lie in \[0, 1\), got -0.1"),
         ({"patience": 3, "validation": 0.0}, "patience needs a validation split"),

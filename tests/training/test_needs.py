@@ -1,5 +1,6 @@
 """What training will take, told before it begins."""
 
+import platform
 import subprocess
 import sys
 
@@ -21,6 +22,20 @@ optimizer = torch.optim.Adam(net.parameters())
 net.loss(net(images, labels), images, labels).total.backward()
 optimizer.step()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+# How many pages the system hands out for ten tensors of 64 MB, one after the other, the first one left out.
+PAGES = """
+import resource, sys, torch
+from hitnet.training.needs import keep_freed_memory
+torch.set_num_threads(1)
+if sys.argv[1] == "kept":
+    keep_freed_memory()
+torch.ones(2**24)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    torch.ones(2**24)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
@@ -68,3 +83,12 @@ def test_a_limit_on_this_process_counts(tmp_path, monkeypatch):
     assert needs.memory_of(torch.device("cpu")) == 123_456_789
     (tmp_path / "memory.max").write_text("max\n")
     assert needs.memory_of(torch.device("cpu")) >= whole
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can keep freed memory")
+def test_freed_memory_is_used_again_when_it_is_kept():
+    returned, kept = (
+        int(subprocess.run([sys.executable, "-c", PAGES, how], capture_output=True, check=True, text=True).stdout)
+        for how in ("returned", "kept")
+    )
+    assert kept < 10 < 10 * 2**26 / 2**21 <= returned, "at least one page of at most 2 MB for each 2 MB"
