@@ -137,5 +137,5 @@ def test_another_model_of_this_package_lends_its_encoder_also_across_colours(tmp
 def test_the_deep_network_is_not_lent_across_colours(tmp_path: Path):
     hitnet.create_model("hitnet-deep", (3, 16, 16), 5, width=4).save(tmp_path / "colour")
     grey = hitnet.create_model("hitnet-deep", (1, 16, 16), 5, width=4)
-    with pytest.raises(ValueError, match="colour.* was trained on images with 3 channels, these have 1; hitnet-deep is"):
+    with pytest.raises(ValueError, match="trained on images with 3 channels, these have 1; hitnet-deep is"):
         load_pretrained(grey, str(tmp_path / "colour"))
