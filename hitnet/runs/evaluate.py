@@ -95,7 +95,7 @@ def _check_trained_on(run: Run, first: Run, source: str | None, data: Dataset) -
     """Test images of one member must not be training images of another."""
     own, others = run.read_settings().data, first.read_settings().data
     if is_same_source(source or others, own):
-        if run.read_environment()["data"] != data.fingerprint:
+        if run.read_environment().get("data") != data.fingerprint:
             raise ValueError(
                 f"{run.path} was trained on other images of {own} than {first.path} (another --fit, --test-fraction, "
                 "--fold or --corrections), so its training images may be among the test images; leave it out"

@@ -1,4 +1,4 @@
-"""How much memory training will take, before it begins: from the network's shapes alone, on torch's meta device."""
+"""How much memory training will take, from the network's shapes alone, on torch's meta device; and its reuse."""
 
 import ctypes
 import os

@@ -1,6 +1,7 @@
 """Several networks, or several views of each image, that answer together."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -60,12 +61,15 @@ def test_several_views_of_one_network_are_evaluated_on_their_own(runs, hitnet_sa
     assert f"{content['error']:.2f} % error" in said
 
 
-def test_each_committee_has_files_of_its_own(runs, folder):
+def test_each_committee_has_files_of_its_own(runs, tmp_path):
+    third = shutil.copytree(runs[1], tmp_path / "third")
     _, first = evaluate_committee(runs, device="cpu")
     _, again = evaluate_committee(runs, device="cpu")
-    _, other = evaluate_committee(runs, device="cpu", views=2)
-    assert first == again != other
-    assert first.parent == other.parent == runs[0]
+    _, other = evaluate_committee([runs[0], third], device="cpu")
+    _, views = evaluate_committee(runs, device="cpu", views=2)
+    assert first == again
+    assert len({first, other, views}) == 3
+    assert {first.parent, other.parent, views.parent} == {runs[0]}
 
 
 def test_views_average_the_image_and_its_moved_and_mirrored_copies(runs):
