@@ -42,7 +42,7 @@ check: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python scripts/speed.py
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict

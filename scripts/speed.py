@@ -1,6 +1,6 @@
 """How fast HitNet is on this machine: cases run in turn in one process, and the median of several rounds counts.
 
-    python benchmarks/run.py [--out results/benchmark] [--rounds 5]
+    python scripts/speed.py [--out results/benchmark] [--rounds 5]
 
 Writes OUT.json and OUT.png and prints tables. The machine should be otherwise idle.
 """
@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class Case:
         if isinstance(self.net.encoder, PaperEncoder) and not winograd:
             self.net.encoder.conv2.winograd = False
         if not winograd:
-            self.net = self.net.to(memory_format=torch.channels_last)
+            self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.images = self.images.to(memory_format=torch.channels_last)
         self.optimizer = torch.optim.Adam(self.net.parameters(), eps=1e-7, fused=True)
 
@@ -127,8 +128,8 @@ def start_up(rounds: int) -> dict[str, float]:
         "import hitnet": [sys.executable, "-c", "import hitnet; hitnet.create_model"],
         "hitnet --help": [command, "--help"],
     }
-    run = subprocess.run
-    return in_turn({k: lambda v=v: run(v, check=True, stdout=subprocess.DEVNULL) for k, v in lines.items()}, rounds)
+    run = partial(subprocess.run, check=True, stdout=subprocess.DEVNULL)
+    return in_turn({name: partial(run, line) for name, line in lines.items()}, rounds)
 
 
 def measure(rounds: int) -> dict[str, Any]:
@@ -211,8 +212,8 @@ def plot(numbers: dict[str, Any]) -> Figure:
         axes.grid(alpha=0.3, which="both")
     panels[0].set_ylabel("training step, ms")
     panels[0].legend(frameon=False, fontsize=7)
-    for axes, values in zip(panels, (BATCHES, SIZES, CLASSES, DIMS), strict=True):
-        axes.set_xticks(values, [str(value) for value in values])
+    for axes, ticks in zip(panels, (BATCHES, SIZES, CLASSES, DIMS), strict=True):
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
         axes.minorticks_off()
     return figure
 
