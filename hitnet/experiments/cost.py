@@ -16,7 +16,7 @@ from hitnet.experiments.protocol import Trial
 from hitnet.experiments.runner import Progress
 from hitnet.settings import ModelConfig, RunSettings
 
-# Two cores of a 2023 server (see docs/results.md): operations per second of the paper's encoder, whose large
+# Two cores of a 2023 server (see docs/results/speed.md): operations per second of the paper's encoder, whose large
 # convolution needs far fewer multiplications than are counted; of other networks; and the minimum seconds per step.
 ENCODER_RATE, OTHER_RATE, OVERHEAD = 4e11, 1.3e11, 0.02
 # What we assume a GPU sustains on such small networks: a tenth of the 156 TFLOP/s that an A100 reaches for float32
