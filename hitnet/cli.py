@@ -80,7 +80,7 @@ class AuditOptions(NetworkOptions, RunOptions):
 def audit(settings: AuditOptions, folds: int = 1, workers: int = 1) -> None:
     """Find wrong labels, odd pictures and duplicates; nothing in your folder is changed.
 
-    A network says after each of its first epochs what it takes every picture for: wrong labels are learned last.
+    After each of the first epochs, the network classifies every picture; wrong labels are learned last.
     AUDIT/index.html shows what it found, AUDIT/issues.csv lists every picture, and `hitnet explore AUDIT` lets you
     decide about them, one by one.
 
@@ -121,7 +121,7 @@ def evaluate(
         data: Another data set, by name or path: its test part, or all of it if it has none. Default: the run's own.
         views: Average the answers for this many views of each image, in this order: as it is; moved by a pixel to each
             of the 4 sides; to each of the 4 corners. After training with mirrored images, each is followed by its
-            mirror image. So 5 or 9 views leave no side out, or 2, 10 or 18 with mirror images.
+            mirror image. So take 5 or 9 views, or 2, 10 or 18 after training with mirrored images.
         skip_bad: Skip unreadable picture files instead of stopping.
         data_dir: Folder that already holds the data sets.
         device: auto, cpu, cuda, cuda:1, mps.
@@ -155,8 +155,8 @@ def predict(
         run: A run folder, a model folder or a safetensors file.
         files: PNG, JPEG, WebP, BMP, GIF or TIFF files of any size and colour, or folders of them.
         others: More networks of the same classes, which answer together with it by the mean of their distances. There
-            are no verdicts then: they were calibrated for each network alone.
-        views: Average the answers for this many views of each picture, as in `hitnet eval`; without verdicts, too.
+            are no verdicts and no rejected answers then: they were calibrated for each network alone.
+        views: Average the answers for this many views of each picture, as in `hitnet eval`; no verdicts, either.
         as_json: Print JSON instead of a table.
         device: auto, cpu, cuda, cuda:1, mps.
     """
@@ -171,15 +171,16 @@ def predict(
             remedy += "; --with takes all that follows it as run folders, so it comes last"
         raise ValueError(f"there is nothing to classify; {remedy}")
     committee = open_committee((run, *others), views, device)
-    rejection = read_rejection(run) if committee.is_one else None
+    found = read_rejection(run)
+    rejection = found if committee.is_one else None
     predictions = predict_files(committee, files, rejection.threshold if rejection else None)
     if as_json:
         print(printable(json.dumps([asdict(each) for each in predictions], indent=2, ensure_ascii=False)))
     else:
-        calibrated = committee.is_one and committee.head.has_hit_zone
-        console.show_predictions(predictions, rejection, committee.config, calibrated)
-        if committee.model.config.radii is not None and not committee.is_one:
-            console.say("there are no verdicts: they were calibrated for one network and one view")
+        may_have_verdicts = committee.is_one and committee.head.has_hit_zone
+        console.show_predictions(predictions, rejection, committee.config, may_have_verdicts)
+        if not committee.is_one and (committee.model.config.radii is not None or found is not None):
+            console.say("no verdicts, no rejected answers: both were calibrated for one network and one view")
     if any(each.error for each in predictions):
         sys.exit(1)
 
@@ -348,7 +349,7 @@ def explain(
 
     Args:
         run: A run folder, a model folder or a safetensors file.
-        images: PNG, JPEG, WebP, BMP or GIF files of any size and colour.
+        images: PNG, JPEG, WebP, BMP, GIF or TIFF files of any size and colour.
         rival: The class for "What would make it ...?"; the next best if not given.
         out: Where the cards go; RUN/explanations if not given.
         device: auto, cpu, cuda, cuda:1, mps.

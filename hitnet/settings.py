@@ -138,8 +138,8 @@ class RunOptions:
     snapshots: bool = False
     """Save the decoder after each epoch: `hitnet prototypes RUN --evolution` animates the prototypes."""
     ema: float = 0.0
-    """Keep a moving average of the weights with this decay per step (e.g. 0.999), less in the first steps; 0 keeps the
-    final weights."""
+    """Keep a moving average of the weights with this decay per step, e.g. 0.99; in step s at most (1 + s) / (10 + s). 0
+    keeps the final weights."""
     refresh_norm: bool | None = None
     """Before each evaluation, compute BatchNorm's averages anew over training images: after few steps, those of
     training lag behind. The network's own if not given (paper: no)."""
@@ -306,7 +306,7 @@ class TrainConfig(NetworkOptions, RunOptions):
         if self.freeze and self.pretrained is None:
             raise ValueError("freeze keeps the encoder as it is, so it needs trained weights: add --pretrained")
         if self.freeze and (
-            self.augment not in ("none", "shift") or any(getattr(self, name) for name in LARGEST_CHANGE)
+            self.augment not in ("none", "shift") or any(getattr(self, name) for name in ("shift", *LARGEST_CHANGE))
         ):
             raise ValueError(
                 "freeze looks at every picture once, which can at most be mirrored; leave out other variation"
@@ -437,7 +437,7 @@ FORMER_MODEL = {"draw_size": None}
 def read_run_settings(path: Path) -> RunSettings:
     """The settings of a run from its args.json."""
     content = {**FORMER, **read_json(path)}
-    if content.get("augment") == "none":
+    if content.get("augment") == "none" or content.get("freeze"):
         content["shift"] = 0  # former versions recorded the shift that they would have used
     return _revive(_with_decoder(content, "model"), TrainConfig, TrainConfig, path).resolve()
 

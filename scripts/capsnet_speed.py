@@ -70,7 +70,7 @@ def _cells(seconds: float, hitnet: float) -> tuple[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/capsnet-speed"))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, choices=range(1, 100), metavar="1..99")
     parser.add_argument("--batches", nargs="+", type=int, default=BATCHES)
     args = parser.parse_args()
     seconds = {}

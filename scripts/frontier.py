@@ -3,10 +3,10 @@
     python scripts/frontier.py [results] [--out docs/images/frontier.png]
 
 Reads the records of all runs below the folder (args.json, env.json, result.json). A point is the mean over the seeds of
-one network with the same settings; the line joins those that no other beats in both error and time. Minutes are those
-of training, without the finishing phase of the drawings, whether they were spent on all training images or on some of
-them. Full points were computed in bfloat16, on processors that are fast at it. Runs without a measured processor time
-are left out.
+one network with the same settings on the same processor; the line joins those that no other beats in both error and
+time. Minutes are those of training, without the finishing phase of the drawings, whether they were spent on all
+training images or on some of them. Full points were computed in bfloat16, on processors that are fast at it. Runs
+without a measured processor time are left out.
 """
 
 import argparse
@@ -43,12 +43,15 @@ class Point:
 
 
 def read_points(folder: Path) -> list[Point]:
-    groups: dict[str, list[Run]] = {}
+    groups: dict[str, dict[str, Run]] = {}
     for file in sorted(folder.rglob("result.json")):
         run = Run.open(file.parent)
         if "processor_seconds" in run.read_result():
-            groups.setdefault(json.dumps(settings(run.read_settings())), []).append(run)
-    return [summarise(runs) for runs in groups.values()]
+            where = run.read_environment()
+            alike = json.dumps([settings(run.read_settings()), where["processor"], where["precision"]])
+            # A run may be among the records of several experiments; two seeds may have begun in the same second.
+            groups.setdefault(alike, {})[f"{where['started']} {run.read_settings().seed}"] = run
+    return [summarise(list(runs.values())) for runs in groups.values()]
 
 
 def summarise(runs: list[Run]) -> Point:
@@ -117,6 +120,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/images/frontier.png"))
     args = parser.parse_args()
     points = read_points(args.results)
+    if not points:
+        parser.error(
+            f"{args.results} has no records of finished runs with a processor time; expected result.json files"
+        )
     save(draw(points), args.out)
     for point in sorted(frontier_of_each(points), key=lambda each: (each.data, each.minutes)):
         print(f"{point.data:15} {point.model:18} {point.error:6.2f} % in {point.minutes:5.1f} min ({point.seeds} runs)")

@@ -11,8 +11,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import torch
 from record import machine, markdown, write
 
+from hitnet.data.batches import balanced_order
 from hitnet.runs.reopen import reopen, split
 from hitnet.training.evaluation import evaluate
 from hitnet.training.statistics import refresh_norm
@@ -23,9 +25,13 @@ TITLES = ["network", "data", "rate", "seed", "training images", "epochs", "error
 def measure(path: Path, data_dir: Path | None) -> dict[str, Any]:
     opened = reopen(path, "cpu")
     data, settings, model = opened.load_data(data_dir=data_dir), opened.run.read_settings(), opened.model
+    if settings.freeze:
+        raise SystemExit(f"{path} has a frozen encoder, whose averages must stay; leave it out")
     training, _ = split(data, settings)
     as_saved = evaluate(model, data.test).error
-    refresh_norm(model, training.images)
+    shuffled = torch.Generator().manual_seed(0)
+    order = balanced_order(training.labels, shuffled) if settings.balance else None
+    refresh_norm(model, training.images, order)
     return {
         "model": settings.model,
         "data": data.name,

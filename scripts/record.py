@@ -32,5 +32,6 @@ def machine(data: str) -> dict[str, Any]:
 
 def write(out: Path, content: dict[str, Any], table: str) -> None:
     """OUT.json with everything, OUT.md with the table."""
-    write_json(out.with_suffix(".json"), content)
-    write_text(out.with_suffix(".md"), table)
+    # Not with_suffix, which would replace what follows a dot in the name.
+    write_json(out.with_name(f"{out.name}.json"), content)
+    write_text(out.with_name(f"{out.name}.md"), table)

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
+from record import machine
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -27,7 +28,6 @@ import hitnet
 from hitnet.core.encoders import PaperEncoder
 from hitnet.files import write_json
 from hitnet.interpret.figures import save
-from hitnet.runs.environment import describe_environment
 
 console = Console()
 
@@ -221,14 +221,13 @@ def plot(numbers: dict[str, Any]) -> Figure:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/benchmark"))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, choices=range(1, 100), metavar="1..99")
     args = parser.parse_args()
-    machine = describe_environment(torch.device("cpu"), torch.float32, 1, {"data": "none: random images"})
-    numbers = {"machine": machine, **measure(args.rounds)}
+    numbers = {"machine": machine("none: random images"), **measure(args.rounds)}
     numbers["ratios"] = ratios(numbers)
     show(numbers)
-    write_json(args.out.with_suffix(".json"), numbers)
-    save(plot(numbers), args.out.with_suffix(".png"))
+    write_json(args.out.with_name(f"{args.out.name}.json"), numbers)
+    save(plot(numbers), args.out.with_name(f"{args.out.name}.png"))
     console.print(f"written to {args.out}.json and {args.out}.png")
 
 

@@ -65,4 +65,4 @@ def test_the_tables_of_the_results_are_those_that_the_commands_wrote():
     assert len(written) > 10
     for file in written:
         table = "\n".join(line for line in file.read_text().splitlines() if line.startswith("|"))
-        assert any(f"\n\n{table}\n\n" in page for page in pages), f"docs/results lacks the table of {file.relative_to(ROOT)}"
+        assert any(f"\n\n{table}\n\n" in page for page in pages), f"no page has the table of {file}"

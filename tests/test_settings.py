@@ -116,11 +116,13 @@ def test_paths_may_be_given_as_text():
     assert TrainConfig(out="there", data_dir="here") == TrainConfig(out=Path("there"), data_dir=Path("here"))
 
 
-def test_files_of_former_versions_mean_the_decoder_that_was_the_default_then(tmp_path: Path):
+def test_files_of_former_versions_mean_what_was_done_then(tmp_path: Path):
     path = tmp_path / "args.json"
     path.write_text('{"model": "hitnet-fast", "decoder": null}')
     settings = read_run_settings(path)
     assert (settings.decoder, settings.finishing) == ("standardised", 0)
+    path.write_text('{"model": "hitnet-fast", "freeze": true, "pretrained": "run", "shift": 2}')
+    assert read_run_settings(path).shift == 0, "it had no effect then either"
     path.write_text('{"name": "hitnet-fast"}')
     assert read_model_config(path).decoder == "standardised"
     path.write_text('{"name": "lenet5", "decoder": null}')
@@ -138,6 +140,7 @@ def test_a_recipe_fills_in_what_was_left_open_and_a_given_part_replaces_its_own(
     digits = TrainConfig(augment="digits", rotate=30.0, shift=0).resolve()
     assert (digits.rotate, digits.shift, digits.scale, digits.flip) == (30.0, 0, RECIPES["digits"]["scale"], False)
     assert TrainConfig(augment="photos").resolve().flip
+    assert TrainConfig(freeze=True, pretrained="run").resolve().shift == 0
     assert TrainConfig(augment="digits", flip=True).resolve().flip
 
 
@@ -148,6 +151,7 @@ def test_a_recipe_fills_in_what_was_left_open_and_a_given_part_replaces_its_own(
         ({"scale": 1.0}, r"scale must lie in \[0, 0.9\]"),
         ({"erase": -0.1}, r"erase must lie in \[0, 1\]"),
         ({"colour": float("nan")}, r"colour must lie in \[0, 1\], got nan"),
+        ({"freeze": True, "pretrained": "run", "shift": 3}, "freeze looks at every picture once"),
         ({"augment": "none", "shear": 5.0}, "augment none leaves the images as they are, shear changes them"),
     ],
 )

@@ -92,7 +92,7 @@ def _is_uneven(test: dict[str, Any]) -> bool:
 
 
 def show_predictions(
-    predictions: Sequence[Prediction], rejection: Rejection | None, config: ModelConfig, has_hit_zone: bool
+    predictions: Sequence[Prediction], rejection: Rejection | None, config: ModelConfig, may_have_verdicts: bool
 ) -> None:
     """One line per file; with a rejection threshold, also whether the answer is accepted."""
     extra = ["accepted"] if rejection else []
@@ -104,7 +104,7 @@ def show_predictions(
             add_row(table, each.file, "–", "–", "–", "–", *accepted, f"not read: {each.error}")
         else:
             usual = "–" if each.radius is None else f"≤ {each.radius:.3f}"
-            verdict = _verdict_in_words(each) if has_hit_zone else "–"
+            verdict = _verdict_in_words(each) if may_have_verdicts else "–"
             add_row(
                 table,
                 each.file,

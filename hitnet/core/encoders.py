@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from hitnet.core.checks import check_images
 from hitnet.core.layer import initialise_as_keras
 from hitnet.core.winograd import WinogradConv2d, conv_relu_conv
 from hitnet.settings import ImageShape
@@ -100,7 +101,8 @@ class DeepEncoder(Encoder):
 
     def __init__(self, image_shape: ImageShape, width: int = 64) -> None:
         super().__init__()
-        channels, *sides = check_size(image_shape, self.smallest)
+        self.image_shape = check_size(image_shape, self.smallest)
+        channels, *sides = self.image_shape
         patch = 4 * channels
         self.register_buffer("whitening", _with_negatives(torch.eye(patch)).view(-1, channels, 2, 2))
         self.register_buffer("mean_answers", torch.zeros(2 * patch))
@@ -128,10 +130,10 @@ class DeepEncoder(Encoder):
         """Find the filters from patches of the training images; once, since what follows is trained for them."""
         if self.whitened:
             return
-        self.whitened.fill_(True)
-        some = images[:: math.ceil(len(images) / WHITENED)]
+        some = images[:: max(1, math.ceil(len(images) / WHITENED))]
         # Not every device has double precision.
         pixels = some.cpu().double() / (255 if some.dtype == torch.uint8 else 1)
+        check_images(pixels, self.image_shape, torch.float64)
         # Covariances are the same for all offsets of a patch, so every fourth patch is enough.
         patches = F.unfold(pixels, 2, stride=2).transpose(1, 2).flatten(0, 1)
         mean = patches.mean(0)
@@ -140,6 +142,7 @@ class DeepEncoder(Encoder):
         filters = vectors.T / (values + LEAST_VARIANCE).sqrt()[:, None]
         self.mean_answers.copy_(_with_negatives(filters) @ mean)
         self.whitening.copy_(_with_negatives(filters).view_as(self.whitening))
+        self.whitened.fill_(True)
 
 
 def _with_negatives(filters: Tensor) -> Tensor:

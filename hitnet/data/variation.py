@@ -42,7 +42,10 @@ class Choices(NamedTuple):
 
 @dataclass(frozen=True)
 class Variation:
-    """What is done to training images, in this order. All random choices come from the generator of the run."""
+    """What is done to training images: mirrored, scaled, slanted, turned, moved, recoloured, deformed, partly hidden.
+
+    All random choices come from the generator of the run.
+    """
 
     shift: int = 0
     """Shift by up to this many whole pixels in each direction."""

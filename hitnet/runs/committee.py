@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from hitnet.core.heads import Head
-from hitnet.core.model import Model
+from hitnet.core.model import TEST_BATCH, Model
+from hitnet.core.pretrained import find_weights
 from hitnet.data import Batches, ImageSet
 from hitnet.data.transforms import move
 from hitnet.runs.reopen import load_model
@@ -37,8 +38,10 @@ def choose_views(count: int, mirror: bool) -> tuple[View, ...]:
     """The first `count` views; with `mirror`, each move is followed by the same of the mirrored image."""
     views = [View(mirrored, step) for step in MOVES for mirrored in ((False, True) if mirror else (False,))]
     if not 1 <= count <= len(views):
-        why = "" if mirror else "; only for networks that were all trained with mirrored images there are more"
-        raise ValueError(f"views must lie in 1..{len(views)}, got {count}{why if count > 1 else ''}")
+        remedy = "1 is the image as it is" if count < 1 else f"{len(views)} are all there are"
+        if count > 1 and not mirror:
+            remedy += ", and 18 for networks that were trained with mirrored images"
+        raise ValueError(f"views must lie in 1..{len(views)}, got {count}; {remedy}")
     return tuple(views[:count])
 
 
@@ -83,12 +86,12 @@ class Committee:
         """The mean of all members' scores: (count, c, h, w) -> (count, classes)."""
         return torch.stack([member.scores(images) for member in self.members]).mean(0)
 
-    def each_scores(self, data: ImageSet, batch_size: int = 128) -> Tensor:
+    def each_scores(self, data: ImageSet) -> Tensor:
         """Every member's scores for each image: -> (members, count, classes)."""
         device = self.model.device
         parts = [
             torch.stack([member.scores(images.to(device)) for member in self.members]).cpu()
-            for images, _ in Batches(data, batch_size)
+            for images, _ in Batches(data, TEST_BATCH)
         ]
         return torch.cat(parts, dim=1)
 
@@ -97,9 +100,9 @@ def open_committee(paths: Sequence[Path], views: int = 1, device: str = "auto") 
     """The networks at these paths: run folders, model folders or safetensors files with the same classes."""
     if not paths:
         raise ValueError("there is no network to ask; give a run folder")
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise ValueError("a committee needs different networks, got the same one twice; leave out the second")
     models = [load_model(path, device) for path in paths]
+    if len({find_weights(path).resolve() for path in paths}) < len(paths):
+        raise ValueError("a committee needs different networks, got the same one twice; leave out the second")
     first = models[0].config
     for path, model in zip(paths, models, strict=True):
         config = model.config
@@ -127,8 +130,10 @@ def open_committee(paths: Sequence[Path], views: int = 1, device: str = "auto") 
 
 def _saw_mirrored(path: Path) -> bool:
     """Whether the network was trained with mirrored images; not, if there is only a model and nobody knows."""
-    run = Run(path)
-    return run.settings_file.is_file() and run.read_settings().flip
+    for run in (Run(path), Run(path.resolve().parent)):  # perhaps the model folder of a run
+        if run.settings_file.is_file():
+            return run.read_settings().flip
+    return False
 
 
 def _some(names: tuple[str, ...], most: int = 3) -> str:

@@ -146,6 +146,19 @@ def test_the_deep_encoder_prepares_only_once_takes_bytes_or_floats_and_keeps_its
     assert not any("whitening" in name for name, _ in one.named_parameters())
 
 
+def test_images_that_do_not_fit_leave_the_deep_encoder_unprepared():
+    encoder = DeepEncoder((1, 8, 8), width=4)
+    before = encoder.whitening.clone()
+    with pytest.raises(ValueError, match=r"images must have shape \(batch, 1, 8, 8\), got \(10, 3, 8, 8\)"):
+        encoder.prepare(torch.rand(10, 3, 8, 8))
+    with pytest.raises(ValueError, match="images must hold at least one image"):
+        encoder.prepare(torch.rand(0, 1, 8, 8))
+    with pytest.raises(ValueError, match=r"images must lie in \[0, 1\], .* divide by 255"):
+        encoder.prepare(255 * torch.rand(10, 1, 8, 8))
+    encoder.prepare(correlated(50, 1, 8))
+    assert not torch.equal(encoder.whitening, before)
+
+
 def test_the_deep_encoders_convolutions_begin_by_passing_on_what_comes_in():
     for conv in DeepEncoder((1, 12, 12), width=8).layers:
         if isinstance(conv, nn.Conv2d):

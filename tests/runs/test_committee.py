@@ -95,13 +95,13 @@ def test_the_views_are_all_different_and_only_mirrored_where_training_was():
 @pytest.mark.parametrize(
     ("count", "mirror", "message"),
     [
-        (0, False, r"views must lie in 1\.\.9, got 0$"),
+        (0, False, r"views must lie in 1\.\.9, got 0; 1 is the image as it is$"),
         (
             10,
             False,
-            r"views must lie in 1\.\.9, got 10; only for networks .* trained with mirrored images there are more$",
+            r"views must lie in 1\.\.9, got 10; 9 are all there are, and 18 .* with mirrored images$",
         ),
-        (19, True, r"views must lie in 1\.\.18, got 19$"),
+        (19, True, r"views must lie in 1\.\.18, got 19; 18 are all there are$"),
     ],
 )
 def test_a_number_of_views_that_there_are_not_is_refused(count, mirror, message):
@@ -121,7 +121,7 @@ def test_predict_asks_all_networks_and_gives_no_verdict_of_one(runs, tmp_path, h
     assert answer["class_name"] == str(int(mean.argmin()))
     assert answer["verdict"] is None
     said = hitnet_says("predict", runs[0], tmp_path / "digit.png", "--views", "5", "--device", "cpu")
-    assert "there are no verdicts: they were calibrated for one network and one view" in said
+    assert "no verdicts, no rejected answers: both were calibrated for one network and one view" in said
 
 
 def test_one_network_with_one_view_answers_as_it_always_did(runs):
@@ -146,8 +146,15 @@ def test_networks_that_cannot_answer_together_are_refused(runs, folder, small_mo
         small_model("lenet5-hom", shape, **option).save(tmp_path / "other")
         with pytest.raises(ValueError, match=f"other has {what}; a committee needs networks for the same images"):
             open_committee([runs[0], tmp_path / "other"])
-    with pytest.raises(ValueError, match="needs different networks, got the same one twice"):
-        open_committee([runs[0], runs[1], runs[0].parent / "." / runs[0].name])
+    for same in (runs[0].parent / "." / runs[0].name, runs[0] / "model"):
+        with pytest.raises(ValueError, match="needs different networks, got the same one twice"):
+            open_committee([runs[0], runs[1], same])
+
+
+def test_the_model_in_a_run_folder_is_shown_the_views_that_the_run_is(runs):
+    for place in (runs[1], runs[1] / "model"):
+        assert open_committee([place], views=2).members[0].views[1].mirrored, place
+    assert not open_committee([runs[0] / "model"], views=2).members[0].views[1].mirrored
 
 
 def test_runs_trained_on_other_data_are_not_tested_on_each_others_images(runs, tmp_path, monkeypatch):

@@ -53,9 +53,11 @@ def test_of_many_images_a_random_choice_is_taken(stale, digits, monkeypatch):
     monkeypatch.setattr(statistics, "MOST", 20)
     model = stale("hitnet-fast")
     seen = []
-    model.encoder.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    model.encoder.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0]))
     refresh_norm(model, digits[0])
-    assert seen == [20]
+    chosen = torch.randperm(len(digits[0]), generator=torch.Generator().manual_seed(0))[:20]
+    torch.testing.assert_close(torch.cat(seen), digits[0][chosen])
+    assert chosen.tolist() != list(range(20))
 
 
 def test_momentum_and_mode_stay(stale, digits):
