@@ -4,9 +4,9 @@
 
 Reads the records of all runs below the folder (args.json, env.json, result.json). A point is the mean over the seeds of
 one network with the same settings on the same processor; the line joins those that no other beats in both error and
-time. Minutes are those of training, without the finishing phase of the drawings, whether they were spent on all
-training images or on some of them. Full points were computed in bfloat16, on processors that are fast at it. Runs
-without a measured processor time are left out.
+time. Minutes are those of training, without the finishing phase of the drawings; small points were trained on some of
+the images. Full points were computed in bfloat16, on processors that are fast at it. Runs without a measured processor
+time are left out.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from collect import settings
 from matplotlib.figure import Figure
@@ -28,6 +29,9 @@ from hitnet.runs.run import Run
 FAMILIES = {"hitnet-fast": BLUE, "hitnet-deep": GOLD, "hitnet": ORANGE}
 OTHERS = "all others"
 COLUMNS = 3
+LARGE, SMALL = 6, 3
+ABOVE: dict[str, Any] = {"xytext": (0, 4), "ha": "center", "va": "bottom"}
+BELOW_ON_THE_LEFT: dict[str, Any] = {"xytext": (-3, -3), "ha": "right", "va": "top"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Point:
     error: float
     seeds: int
     precision: str
+    all_images: bool
 
 
 def read_points(folder: Path) -> list[Point]:
@@ -63,6 +68,7 @@ def summarise(runs: list[Run]) -> Point:
         error=fmean(result["test"]["error"] for result in results),
         seeds=len(runs),
         precision=runs[0].read_environment()["precision"],
+        all_images=runs[0].read_settings().train_images is None,
     )
 
 
@@ -89,8 +95,13 @@ def draw(points: list[Point]) -> Figure:
         for name in (*FAMILIES, OTHERS)
         if name in seen
     ]
-    for words, filled in (("bfloat16", GREY), ("float32", "white")):
-        colours.append(Line2D([], [], marker="s", linestyle="", color=GREY, markerfacecolor=filled, label=words))
+    for words, filled, size in (
+        ("bfloat16", GREY, LARGE),
+        ("float32", "white", LARGE),
+        ("trained on some of the images", "white", SMALL),
+    ):
+        look = {"markerfacecolor": filled, "markersize": size, "label": words}
+        colours.append(Line2D([], [], marker="s", linestyle="", color=GREY, **look))
     figure.legend(handles=colours, loc="outside lower center", ncols=len(colours), frameon=False, fontsize=8)
     for name, axes in zip(names, panels.flat, strict=False):
         of_data = [point for point in points if point.data == name]
@@ -99,12 +110,15 @@ def draw(points: list[Point]) -> Figure:
         for point in of_data:
             colour = FAMILIES.get(point.model, GREY)
             filled = colour if point.precision == "bfloat16" else "white"
-            axes.plot(point.minutes, point.error, "o", markersize=5, color=colour, markerfacecolor=filled)
+            size = LARGE if point.all_images else SMALL
+            axes.plot(point.minutes, point.error, "o", markersize=size, color=colour, markerfacecolor=filled)
         for point in {point.model: point for point in best}.values():  # the last of each network has its lowest error
             words = f"{point.model}\n{point.error:.2f} %"
-            axes.annotate(words, (point.minutes, point.error), (4, 4), textcoords="offset points", fontsize=7)
+            # Where no point can be: above the fastest, below the others on the left, where it would beat them.
+            place = ABOVE if point is best[0] else BELOW_ON_THE_LEFT
+            axes.annotate(words, (point.minutes, point.error), textcoords="offset points", fontsize=7, **place)
         axes.set(title=name, xscale="log", yscale="log", xlabel="processor minutes", ylabel="test error, %")
-        axes.margins(0.18)
+        axes.margins(0.22)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.set_major_formatter("{x:g}")

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def point(minutes: float, error: float) -> Point:
-    return Point("mnist", "hitnet", minutes, error, 1, "float32")
+    return Point("mnist", "hitnet", minutes, error, 1, "float32", True)
 
 
 def test_the_frontier_is_every_point_that_no_other_beats_in_both():
