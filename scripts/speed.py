@@ -45,10 +45,11 @@ BATCHES, SIZES, CLASSES, DIMS = (32, 128, 512), (28, 32, 40), (10, 30, 100, 300,
 class Case:
     """A network ready to be timed; without `winograd`, in the memory layout where the plain convolution is fastest."""
 
-    def __init__(self, name: str, winograd: bool, batch: int, size: int, **options: Any) -> None:
+    def __init__(self, name: str, winograd: bool, batch: int, size: int, channels: int = 1, **options: Any) -> None:
         torch.manual_seed(0)
-        self.net = hitnet.create_model(name, image_shape=(1, size, size), **options)
-        self.images, self.labels = torch.rand(batch, 1, size, size), torch.randint(self.net.head.num_classes, (batch,))
+        self.net = hitnet.create_model(name, image_shape=(channels, size, size), **options)
+        self.images = torch.rand(batch, channels, size, size)
+        self.labels = torch.randint(self.net.head.num_classes, (batch,))
         if isinstance(self.net.encoder, PaperEncoder) and not winograd:
             self.net.encoder.conv2.winograd = False
         if not winograd:
