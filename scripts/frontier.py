@@ -100,7 +100,7 @@ def draw(points: list[Point]) -> Figure:
         ("float32", "white", LARGE),
         ("trained on some of the images", "white", SMALL),
     ):
-        look = {"markerfacecolor": filled, "markersize": size, "label": words}
+        look: dict[str, Any] = {"markerfacecolor": filled, "markersize": size, "label": words}
         colours.append(Line2D([], [], marker="s", linestyle="", color=GREY, **look))
     figure.legend(handles=colours, loc="outside lower center", ncols=len(colours), frameon=False, fontsize=8)
     for name, axes in zip(names, panels.flat, strict=False):
