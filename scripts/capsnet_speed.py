@@ -12,27 +12,28 @@ from pathlib import Path
 
 import torch
 from record import machine, markdown, write
-from speed import BATCHES, Case, in_turn
+from speed import BATCHES, in_turn
 from torch import Tensor
 
 from hitnet.core.heads import Routing, coupling, weighted_sum
 from hitnet.core.layer import squash
+from hitnet.experiments.speed import Step
 
 STEPS = {
-    "HitNet": lambda batch: Case("hitnet", True, batch, 28),
-    "HitNet, direct convolution": lambda batch: Case("hitnet", False, batch, 28),
-    "CapsNet": lambda batch: Case("capsnet", True, batch, 28),
-    "CapsNet, direct convolution": lambda batch: Case("capsnet", False, batch, 28),
+    "HitNet": lambda batch: Step("hitnet", True, batch),
+    "HitNet, direct convolution": lambda batch: Step("hitnet", False, batch),
+    "CapsNet": lambda batch: Step("capsnet", True, batch),
+    "CapsNet, direct convolution": lambda batch: Step("capsnet", False, batch),
     "… and gradients through the coefficients": lambda batch: public_capsnet(batch, one_at_a_time=False),
     "… and votes of one image at a time": lambda batch: public_capsnet(batch, one_at_a_time=True),
 }
 
 
-def public_capsnet(batch: int, one_at_a_time: bool) -> Case:
-    case = Case("capsnet", False, batch, 28)
-    assert isinstance(case.net.head.layer, Routing)
-    slow_down(case.net.head.layer, one_at_a_time)
-    return case
+def public_capsnet(batch: int, one_at_a_time: bool) -> Step:
+    step = Step("capsnet", False, batch)
+    assert isinstance(step.model.head.layer, Routing)
+    slow_down(step.model.head.layer, one_at_a_time)
+    return step
 
 
 def slow_down(routing: Routing, one_at_a_time: bool) -> None:
@@ -75,8 +76,7 @@ def main() -> None:
     args = parser.parse_args()
     seconds = {}
     for batch in args.batches:
-        steps = {name: make(batch).train for name, make in STEPS.items()}
-        seconds[str(batch)] = in_turn(steps, args.rounds)
+        seconds[str(batch)] = in_turn({name: make(batch) for name, make in STEPS.items()}, args.rounds)
     write(args.out, {"machine": machine("none: random images"), "seconds": seconds}, table(seconds))
     print(table(seconds))
 

@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -24,8 +24,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-import hitnet
-from hitnet.core.encoders import PaperEncoder
+from hitnet.experiments.speed import Step
 from hitnet.files import write_json
 from hitnet.interpret.figures import save
 
@@ -42,35 +41,14 @@ CASES = {
 BATCHES, SIZES, CLASSES, DIMS = (32, 128, 512), (28, 32, 40), (10, 30, 100, 300, 1000), (4, 8, 16, 32, 64)
 
 
-class Case:
-    """A network ready to be timed; without `winograd`, in the memory layout where the plain convolution is fastest."""
-
-    def __init__(self, name: str, winograd: bool, batch: int, size: int, channels: int = 1, **options: Any) -> None:
-        torch.manual_seed(0)
-        self.net = hitnet.create_model(name, image_shape=(channels, size, size), **options)
-        self.images = torch.rand(batch, channels, size, size)
-        self.labels = torch.randint(self.net.head.num_classes, (batch,))
-        if isinstance(self.net.encoder, PaperEncoder) and not winograd:
-            self.net.encoder.conv2.winograd = False
-        if not winograd:
-            self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-            self.images = self.images.to(memory_format=torch.channels_last)
-        self.optimizer = torch.optim.Adam(self.net.parameters(), eps=1e-7, fused=True)
-
-    def train(self) -> None:
-        self.net.train()
-        out = self.net(self.images, self.labels)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.net.loss(out, self.images, self.labels).total.backward()
-        self.optimizer.step()
-
-    @torch.inference_mode()
-    def classify(self) -> None:
-        self.net.eval()
-        self.net.head.decide(self.net.head.score(self.net.capsules(self.images)))
+@torch.inference_mode()
+def classify(step: Step) -> None:
+    """Classify the images of a training step."""
+    step.model.eval()
+    step.model.head.decide(step.model.head.score(step.model.capsules(step.images)))
 
 
-def in_turn(actions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+def in_turn(actions: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
     """Median seconds of each action; each round runs every action once, after two warm-up rounds."""
     times: dict[str, list[float]] = {name: [] for name in actions}
     for turn in range(rounds + 2):
@@ -113,9 +91,9 @@ def peak_memory(name: str) -> float:
 
 
 def _train_and_weigh(name: str) -> float:
-    case = Case(*CASES[name], 128, 28)
+    step = Step(*CASES[name], 128)
     for _ in range(3):
-        case.train()
+        step()
     # Not getrusage: its maximum is inherited from the process that started this one.
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
@@ -141,16 +119,16 @@ def measure(rounds: int) -> dict[str, Any]:
     numbers["train"], numbers["classify"] = {}, {}
     for batch, size in grid:
         console.print(f"batch {batch}, {size}×{size} …")
-        cases = {name: Case(*case, batch, size) for name, case in CASES.items()}
+        steps = {name: Step(*case, batch, (1, size, size)) for name, case in CASES.items()}
         key = f"{batch}x{size}"
-        numbers["train"][key] = in_turn({name: case.train for name, case in cases.items()}, rounds)
-        numbers["classify"][key] = in_turn({name: case.classify for name, case in cases.items()}, rounds)
+        numbers["train"][key] = in_turn(steps, rounds)
+        numbers["classify"][key] = in_turn({name: partial(classify, step) for name, step in steps.items()}, rounds)
     console.print("classes and capsule sizes …")
     numbers["classes"] = grow("num_classes", CLASSES, rounds)
     numbers["capsule_dim"] = grow("capsule_dim", DIMS, rounds)
     numbers["peak_memory_mb"] = {name: peak_memory(name) for name in CASES}
-    direct = Case(*CASES["HitNet, direct"], 128, 28)
-    numbers["multiply_adds"] = multiply_adds(direct.net, direct.images)
+    direct = Step(*CASES["HitNet, direct"], 128)
+    numbers["multiply_adds"] = multiply_adds(direct.model, direct.images)
     return numbers
 
 
@@ -158,7 +136,8 @@ def grow(option: str, values: tuple[int, ...], rounds: int) -> dict[str, float]:
     """Seconds of HitNet's training step, batch 128, for each value of one option."""
     seconds = {}
     for value in values:  # one at a time: the largest needs gigabytes
-        seconds[str(value)] = in_turn({"step": Case("hitnet", True, 128, 28, **{option: value}).train}, rounds)["step"]
+        options: dict[str, Any] = {option: value}
+        seconds[str(value)] = in_turn({"step": Step("hitnet", True, 128, **options)}, rounds)["step"]
     return seconds
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import torch
 from record import machine, markdown, write
-from speed import Case, in_turn
+from speed import in_turn
 
 from hitnet.data import Batches, ImageSet
 from hitnet.data.variation import Variation
 from hitnet.defaults import RECIPES
+from hitnet.experiments.speed import Step
 
 BATCH, BATCHES = 128, 20
 SHAPES = {"28×28, grey": (1, 28), "32×32, colour": (3, 32)}
@@ -40,7 +41,7 @@ def measure(channels: int, size: int, rounds: int) -> dict[str, float]:
     """Seconds of one batch by recipe, and of one training step by network."""
     recipes = [name for name in RECIPES if name != "hybrid"]
     varied = in_turn({name: epoch(name, channels, size) for name in recipes}, rounds)
-    steps = in_turn({name: Case(name, True, BATCH, size, channels).train for name in NETWORKS}, rounds)
+    steps = in_turn({name: Step(name, True, BATCH, (channels, size, size)) for name in NETWORKS}, rounds)
     return {name: seconds / BATCHES for name, seconds in varied.items()} | steps
 
 

@@ -48,9 +48,11 @@ def all_claims(protocol: Protocol, speed: Speed | None = None) -> list[Claim]:
 def table1_claims(errors: ErrorTable) -> Iterator[Claim]:
     for rate in (CONSTANT, FALLING):
         for rival in ("N1", "N2", "N2b"):
-            yield from lower(errors, ("HitNet", rate), (rival, rate), f"HitNet errs less than {rival} on MNIST, {rate}")
+            yield from lower(
+                errors, ("HitNet", rate), (rival, rate), f"HitNet has a lower error than {rival} on MNIST, {rate}"
+            )
     for network in ("N1", "N2", "N2b", "HitNet"):
-        words = f"{network} errs less at a falling rate than at a constant one"
+        words = f"{network} has a lower error at a falling rate than at a constant one"
         yield from lower(errors, (network, FALLING), (network, CONSTANT), words)
 
 
@@ -63,7 +65,7 @@ def table2_claims(errors: ErrorTable, epochs: dict[tuple[str, str], int]) -> Ite
         own, rival = ("HitNet", data), ("CapsNet", data)
         if own not in errors or rival not in errors:
             continue
-        words = f"HitNet errs less than CapsNet with routing on {data}"
+        words = f"HitNet has a lower error than CapsNet with routing on {data}"
         if epochs[own] == epochs[rival]:
             yield from lower(errors, own, rival, words if data in BEATEN else OURS + words)
         else:

@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +17,10 @@ from hitnet.training.devices import choose_device
 from hitnet.training.state import make_optimizer
 
 # The Winograd convolution is used on CPUs only.
-PATHS = {"Winograd convolution": None, "direct convolution": False}
+PATHS = {"Winograd convolution": True, "direct convolution": False}
 NETWORKS = {"hitnet": "HitNet", "capsnet": "CapsNet"}
 EPOCH = 60_000  # images
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,11 @@ class Speed:
 def measure_speed(rounds: int, batch_size: int = 128, width: int | None = None) -> Speed:
     """Time training steps on random images of MNIST's size; one round is a step of every case, after a warm-up."""
     device = choose_device("auto")
-    paths = [path for path in PATHS if device.type == "cpu" or PATHS[path] is False]
+    paths = {path: winograd for path, winograd in PATHS.items() if device.type == "cpu" or not winograd}
     steps = {
-        (path, title): Step(name, path, batch_size, width, device) for path in paths for name, title in NETWORKS.items()
+        (path, title): Step(name, winograd, batch_size, device=device, width=width)
+        for path, winograd in paths.items()
+        for name, title in NETWORKS.items()
     }
     seconds: dict[str, dict[str, list[float]]] = {path: {title: [] for title in NETWORKS.values()} for path in paths}
     for turn in range(rounds + 1):
@@ -90,21 +94,30 @@ def read_speed(path: Path) -> Speed:
 
 
 class Step:
-    """One training step; the direct convolution gets the memory layout in which it is fastest."""
+    """One training step on random images; torch's own convolution gets the memory layout in which it is fastest."""
 
-    def __init__(self, name: str, path: str, batch_size: int, width: int | None, device: torch.device) -> None:
+    def __init__(
+        self,
+        name: str,
+        winograd: bool,
+        batch_size: int,
+        image_shape: tuple[int, int, int] = (1, 28, 28),
+        device: torch.device = CPU,
+        **options: Any,
+    ) -> None:
         torch.manual_seed(0)
-        self.model: Model = create_model(name, width=width).to(device)
-        self.images = torch.rand(batch_size, 1, 28, 28, device=device)
-        self.labels = torch.randint(10, (batch_size,), device=device)
-        assert isinstance(self.model.encoder, PaperEncoder)
-        if PATHS[path] is False:
-            self.model.encoder.conv2.winograd = False
+        self.model: Model = create_model(name, image_shape=image_shape, **options).to(device)
+        self.images = torch.rand(batch_size, *image_shape, device=device)
+        self.labels = torch.randint(self.model.head.num_classes, (batch_size,), device=device)
+        if not winograd:
+            if isinstance(self.model.encoder, PaperEncoder):
+                self.model.encoder.conv2.winograd = False
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.images = self.images.to(memory_format=torch.channels_last)
         self.optimizer = make_optimizer(self.model, 0.001)
 
     def __call__(self) -> None:
+        self.model.train()
         out = self.model(self.images, self.labels)
         self.optimizer.zero_grad(set_to_none=True)
         self.model.loss(out, self.images, self.labels).total.backward()

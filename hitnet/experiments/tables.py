@@ -130,7 +130,7 @@ def _compared(own: Errors, default: Errors | None) -> str:
     if default is None:
         return "–"
     p = welch(own, default)
-    words = "not told apart" if p is None or LEVEL <= p <= 1 - LEVEL else "better" if p < LEVEL else "worse"
+    words = "not significant" if p is None or LEVEL <= p <= 1 - LEVEL else "better" if p < LEVEL else "worse"
     if own.deviation is None or default.deviation is None:
         words = "too few runs to tell"
     return f"{own.mean - default.mean:+.2f}, {words}".replace("-", "−")

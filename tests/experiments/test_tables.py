@@ -216,12 +216,16 @@ def test_what_the_paper_gives_as_a_difference_is_called_derived(tmp_path, preten
 
 def test_claims_are_judged_on_what_is_there(laptop: Protocol):
     claims = {claim.words: claim for claim in all_claims(laptop)}
-    assert claims[f"HitNet errs less than N1 on MNIST, {CONSTANT}"].conclusion == "holds"
+    assert claims[f"HitNet has a lower error than N1 on MNIST, {CONSTANT}"].conclusion == "holds"
     assert (
-        claims[f"HitNet errs less than N1 on MNIST, {CONSTANT}"].measured == "0.39 ± 0.014 (2) against 0.52 ± 0.028 (2)"
+        claims[f"HitNet has a lower error than N1 on MNIST, {CONSTANT}"].measured
+        == "0.39 ± 0.014 (2) against 0.52 ± 0.028 (2)"
     )
-    assert claims["HitNet errs less at a falling rate than at a constant one"].conclusion == "not decided at this scale"
-    assert not any("N2b errs less at" in words for words in claims)
+    assert (
+        claims["HitNet has a lower error at a falling rate than at a constant one"].conclusion
+        == "not decided at this scale"
+    )
+    assert not any("N2b has a lower error at" in words for words in claims)
     compared = [claim.measured for claim in claims.values() if "against" in claim.measured]
     assert len(set(compared)) == len(compared), "no test is listed twice"
 
