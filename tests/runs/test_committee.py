@@ -124,6 +124,17 @@ def test_predict_asks_all_networks_and_gives_no_verdict_of_one(runs, tmp_path, h
     assert "no verdicts, no rejected answers: both were calibrated for one network and one view" in said
 
 
+def test_a_threshold_of_rejection_is_for_one_network_with_one_view(runs, tmp_path, hitnet_says):
+    run = shutil.copytree(runs[0], tmp_path / "run")
+    Image.fromarray(load_dataset("mnist-mini").test.images[0, 0].numpy()).save(tmp_path / "digit.png")
+    hitnet_says("calibrate", run, "--max-error", "0.9", "--device", "cpu")
+    (alone,) = json.loads(hitnet_says("predict", run, tmp_path / "digit.png", "--json", "--device", "cpu"))
+    assert alone["accepted"] is not None
+    for more in (("--views", "2"), ("--with", runs[1])):
+        (answer,) = json.loads(hitnet_says("predict", run, tmp_path / "digit.png", "--json", "--device", "cpu", *more))
+        assert answer["accepted"] is None
+
+
 def test_one_network_with_one_view_answers_as_it_always_did(runs):
     images = to_float(load_dataset("mnist-mini").test.images[:9])
     committee = open_committee(runs[:1])
