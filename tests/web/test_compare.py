@@ -25,6 +25,7 @@ def test_two_runs_stand_side_by_side(new_page: NewPage, address: str, run: Path)
     expect(page.locator(".numbers tr", has_text="R²").locator("td").last).to_have_text("–")
     expect(page.locator(".pairs-note")).to_contain_text("no Hit-or-Miss layer")
     expect(page.locator(".curve")).to_have_count(2)
+    assert page.locator(".chart .tick").count() >= 3
     expect(page.locator(".pair-card")).to_have_count(10)
     expect(page.locator(".differ")).to_be_hidden()
 

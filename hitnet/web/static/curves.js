@@ -55,10 +55,12 @@ function ticks(low, high, logarithmic) {
     for (let power = Math.floor(low); power <= Math.ceil(high); power++) {
       for (const digit of [1, 2, 5]) values.push(Number((digit * 10 ** power).toPrecision(2)));
     }
-    return values.filter((value) => Math.log10(value) >= low && Math.log10(value) <= high);
+    const visible = values.filter((value) => Math.log10(value) >= low && Math.log10(value) <= high);
+    return visible.length > 2 ? visible : ticks(10 ** low, 10 ** high, false);
   }
-  const step = 10 ** Math.floor(Math.log10((high - low) / 2));
-  return Array.from({ length: Math.floor(high / step) + 1 }, (_, i) => Number((i * step).toPrecision(3)))
-    .filter((value) => value >= low)
-    .filter((_, i, visible) => i % Math.ceil(visible.length / 6) === 0);
+  const least = (high - low) / 8;
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = [1, 2, 5, 10].map((digit) => digit * power).find((value) => value >= least);
+  const first = Math.ceil(low / step);
+  return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(3)));
 }
