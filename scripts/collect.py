@@ -3,7 +3,8 @@
     python scripts/collect.py runs/*/hitnet-fast-s? --out results/hitnet-fast
 
 Copies args.json, env.json, metrics.csv and result.json of each run to OUT/<data>-<model>-<decoder>-s<seed>/ and writes
-OUT/README.md: one line for all seeds of the same network, data and settings.
+OUT/README.md: one line for all seeds of the same network, data and settings. Where runs differ in other settings, the
+name of the folder that each was written to (`--out`) is added to its name.
 """
 
 import argparse
@@ -30,7 +31,8 @@ def decoder(run: Run) -> str:
 
 
 def settings(config: RunSettings) -> dict[str, Any]:
-    return {name: value for name, value in config.to_json().items() if name not in ASIDE}
+    found = {name: value for name, value in config.to_json().items() if name not in ASIDE}
+    return found | {"pretrained": config.pretrained and Path(config.pretrained).name}
 
 
 def unusual(config: RunSettings) -> str:
@@ -47,7 +49,8 @@ def keep(run: Run, folder: Path) -> None:
     config = run.read_settings()
     for file in run.records:
         text = file.read_text()
-        for place, instead in ((config.out, "runs"), (config.data_dir, "data")):
+        own = config.pretrained and f"runs/{Path(config.pretrained).name}"
+        for place, instead in ((config.out, "runs"), (config.data_dir, "data"), (config.pretrained, own)):
             text = text.replace(json.dumps(str(place)), json.dumps(instead))
         write_text(folder / file.name, text)
 
@@ -70,16 +73,19 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     groups: dict[str, list[Run]] = {}
-    kept: dict[str, Run] = {}
+    names: dict[str, list[Run]] = {}
     finished = [run for run in map(Run.open, args.runs) if run.is_finished]
     for run in sorted(finished, key=lambda run: run.read_settings().seed):
         config = run.read_settings()
         groups.setdefault(json.dumps(settings(config)), []).append(run)
         name = f"{run.read_result()['data']}-{config.model.replace('/', '-')}-{decoder(run)}-s{config.seed}"
-        if name in kept:
-            parser.error(f"{run.path} and {kept[name].path} would both be {name}; collect them into different folders")
-        kept[name] = run
-        keep(run, args.out / name)
+        names.setdefault(name, []).append(run)
+    for name, runs in names.items():
+        folders = {name if len(runs) == 1 else f"{name}-{run.read_settings().out.name}": run for run in runs}
+        if len(folders) < len(runs):
+            parser.error(f"several runs would be {name}; collect them into different folders")
+        for folder, run in folders.items():
+            keep(run, args.out / folder)
     text = markdown(TITLES, [row(runs) for runs in groups.values()], left=len(TITLES))
     write_text(args.out / "README.md", text)
     print(f"{text}\n{len(args.runs) - len(finished)} of {len(args.runs)} runs are not finished and were left out")

@@ -1,0 +1,58 @@
+"""scripts/collect.py: records to keep, without the paths of the machine that made them."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "collect.py"
+
+
+@pytest.fixture
+def collect(tmp_path: Path, squares_run: Path, monkeypatch):
+    """A function (changes of the settings, one by one) -> collect a run with each of them -> the folder of results."""
+
+    def make(*changes: dict[str, object]) -> Path:
+        runs = []
+        for change in changes:
+            run = copytree(squares_run, tmp_path / str(len(runs)) / "run")
+            saved = json.loads((run / "args.json").read_text())
+            (run / "args.json").write_text(json.dumps(saved | change, indent=2))
+            runs.append(str(run))
+        monkeypatch.setattr(sys, "argv", ["collect.py", *runs, "--out", str(tmp_path / "results")])
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+        return tmp_path / "results"
+
+    return make
+
+
+def test_seeds_share_a_line_and_other_settings_do_not(collect):
+    results = collect({"seed": 0}, {"seed": 1}, {"seed": 2, "reconstruction_weight": 7.0})
+    same, other = (results / "README.md").read_text().splitlines()[2:]
+    assert "(2)" in same
+    assert "(1)" in other
+    assert "reconstruction weight 7.0" in other
+    assert "reconstruction weight 7.0" not in same
+
+
+def test_runs_that_differ_in_a_setting_alone_are_named_by_where_they_were_written(collect, squares_run):
+    results = collect({"out": "/home/me/light"}, {"out": "/home/me/heavy", "reconstruction_weight": 7.0})
+    (light,), (heavy,) = results.glob("*-light"), results.glob("*-heavy")
+    assert json.loads((heavy / "args.json").read_text())["reconstruction_weight"] == 7.0
+    assert json.loads((heavy / "args.json").read_text())["out"] == "runs"
+    assert (light / "metrics.csv").read_bytes() == (squares_run / "metrics.csv").read_bytes()
+
+
+def test_two_runs_of_one_name_lose_nothing(collect):
+    with pytest.raises(SystemExit):
+        collect({"out": "/home/me/one"}, {"out": "/home/me/one"})
+
+
+def test_a_frozen_network_is_named_without_its_folder(collect):
+    results = collect({"out": "/home/me/runs", "pretrained": "/home/me/runs/mnist/hitnet-s0", "freeze": True})
+    assert "pretrained hitnet-s0, freeze" in (results / "README.md").read_text()
+    (kept,) = (path for path in results.iterdir() if path.is_dir())
+    assert "/home/me" not in (kept / "args.json").read_text()
