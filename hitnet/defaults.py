@@ -57,7 +57,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 
 # Few images need small batches and many epochs, or training would end after a few steps.
-USUAL_STEPS = 800  # at least
+USUAL_STEPS = 800  # at least, if no image were held out
 BATCHES_PER_EPOCH = 25
 SMALLEST_BATCH = 16
 # Where the largest class has more than so many times the images of the smallest, all are shown equally often.

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 
 # Control characters but for line breaks and tabs, halves of characters, and marks that turn the direction of reading.
@@ -12,6 +12,11 @@ UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u206
 def printable(text: str) -> str:
     """A text that cannot command the terminal: names of files and classes may hold anything."""
     return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)  # as JSON escapes them
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """The first few names."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -30,6 +30,11 @@ Source = str | Path | BinaryIO
 Pixels = npt.NDArray[np.uint8]
 
 
+def is_picture(path: Path) -> bool:
+    """Whether it is a file with the suffix of a picture, and not hidden: a Mac leaves ._x.png beside x.png."""
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+
+
 def read_pixels(source: Source, image_shape: tuple[int, int, int], fit: Fit = "stretch") -> tuple[Pixels, str | None]:
     """A picture as a model expects it, and how it was converted: -> (height, width, channels), note or None."""
     channels, height, width = image_shape

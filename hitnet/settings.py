@@ -94,7 +94,7 @@ class RunOptions:
     freeze: bool = False
     """Keep the pretrained encoder as it is and train the rest: every picture goes through it once. No shifts then."""
     epochs: int | None = None
-    """How many times each training image is seen; 10, or for few images more: as many as make 800 steps."""
+    """How many times each training image is seen; 10, or for few images more: as many as make about 800 steps."""
     seed: int = 0
     """Seed of all random choices."""
     out: Path = Path("runs")
@@ -339,8 +339,6 @@ class TrainConfig(NetworkOptions, RunOptions):
                 raise ValueError(f"augment none leaves the images as they are, {name} changes them; choose one")
         if self.fold is not None:
             parse_fold(self.fold)
-        if self.patience and self.validation == 0:
-            raise ValueError("patience needs a validation split to watch; add validation=0.1, for example")
 
     def resolve(self, images: int | None = None, uneven: bool = False) -> "RunSettings":
         """The same with every open choice filled in with the network's own value, for so many training images."""

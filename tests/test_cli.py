@@ -108,6 +108,7 @@ class TestPredict:
             (tmp_path / name).parent.mkdir(exist_ok=True)
             draw(0, 1).save(tmp_path / name)
         (tmp_path / "notes.txt").write_text("not a picture")
+        (tmp_path / "._b.png").write_bytes(b"what a Mac leaves beside a picture")
         answers = json.loads(hitnet("predict", at_home.run, tmp_path, "--json").out)
         assert [Path(answer["file"]).name for answer in answers] == ["c.jpg", "b.png"]
         (tmp_path / "empty").mkdir()

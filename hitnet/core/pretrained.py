@@ -112,6 +112,11 @@ def _load_own(encoder: Encoder, weights: dict[str, Tensor], source: str, name: s
                 f"{source} was trained on images with {theirs} channels, these have {ours}; {name} is made for one or "
                 "the other, hitnet-fast can change"
             )
+    if isinstance(encoder, TimmEncoder) and encoder.normalised and "mean" not in weights:
+        raise ValueError(
+            f"{source} was trained from scratch, on images that were not normalised, as --pretrained does for timm's "
+            "networks; give a run that was itself trained with --pretrained, or a file of timm's own weights"
+        )
     adapted = {key: _in_channels(value, expected[key]) if key in expected else value for key, value in weights.items()}
     if {key: value.shape for key, value in adapted.items()} != {key: value.shape for key, value in expected.items()}:
         raise ValueError(_misfit(expected, weights, source, name))
@@ -123,7 +128,7 @@ def _in_channels(kernel: Tensor, expected: Tensor) -> Tensor:
 
     Grey images in three equal channels give the same features either way.
     """
-    if kernel.dim() != 4 or kernel.shape[1] == expected.shape[1] or {kernel.shape[1], expected.shape[1]} != {1, 3}:
+    if kernel.dim() != 4 or expected.dim() != 4 or {kernel.shape[1], expected.shape[1]} != {1, 3}:
         return kernel
     return kernel.sum(1, keepdim=True) if kernel.shape[1] == 3 else kernel.expand(-1, 3, -1, -1) / 3
 

@@ -53,7 +53,8 @@ class Batches:
         least = 1 if generator is None else 2 * world_size
         if min(batch_size, len(data)) < least:
             got = f"batch_size {batch_size} and {len(data)} images"
-            raise ValueError(f"{world_size} process(es) need batches of at least {least} images, got {got}")
+            why = f" (2 for each of {world_size} processes)" if least > 2 else ""
+            raise ValueError(f"batches must hold at least {least} images{why}, got {got}")
         self.data, self.variation, self.generator, self.rank = data, variation or Variation(), generator, rank
         self.balance = balance
         self.spans = _spans(len(data), batch_size, least, rank, world_size)

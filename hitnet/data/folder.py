@@ -15,7 +15,7 @@ from hitnet.data.dataset import Dataset, ImageSet
 from hitnet.data.mapped import MappedImages
 from hitnet.data.reading import Loading, Pictures, read_pictures
 from hitnet.data.split import split_off_test
-from hitnet.pictures import SUFFIXES
+from hitnet.pictures import SUFFIXES, is_picture
 from hitnet.settings import Fit
 
 LISTED = 50  # at most this many bad files are listed in an error
@@ -125,7 +125,7 @@ def _holds_class_folders(folder: Path) -> bool:
     # A class may be called "train" (the vehicle): then its pictures are directly inside.
     return (
         folder.is_dir()
-        and not any(_is_picture(path) for path in folder.iterdir())
+        and not any(is_picture(path) for path in folder.iterdir())
         and any(path.is_dir() for path in folder.iterdir())
     )
 
@@ -150,14 +150,14 @@ def _class_entries(folder: Path, part: Part, notes: list[str]) -> list[Entry]:
             for path in class_folders[name].rglob("*")
             if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
         }
-        pictures = [files[key] for key in natural_order(files) if _is_picture(files[key])]
-        others += sum(not _is_picture(path) and path.name.lower() not in SYSTEM_FILES for path in files.values())
+        pictures = [files[key] for key in natural_order(files) if is_picture(files[key])]
+        others += sum(not is_picture(path) and path.name.lower() not in SYSTEM_FILES for path in files.values())
         entries += [Entry(path, name, part) for path in pictures]
         if not pictures:
             notes.append(f"folder {name}/ in {folder.name}/ has no pictures and is left out")
     if others:
         notes.append(f"{others} files in {folder.name}/ are not pictures and are left out")
-    if loose := sum(_is_picture(path) for path in folder.iterdir()):
+    if loose := sum(is_picture(path) for path in folder.iterdir()):
         notes.append(f"{loose} pictures in {folder.name}/ are in no class folder and are left out")
     names = natural_order({entry.class_name for entry in entries})
     # A class without test pictures cannot be evaluated, but it can be learned.
@@ -168,10 +168,6 @@ def _class_entries(folder: Path, part: Part, notes: list[str]) -> list[Entry]:
             f"got {names or 'none'}; put the pictures of each class in a folder named after it"
         )
     return entries
-
-
-def _is_picture(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
 
 
 def _readable(entries: list[Entry], pictures: Pictures, skip_bad: bool, notes: list[str]) -> Tensor:

@@ -15,6 +15,7 @@ from hitnet.core.checks import check_labels
 from hitnet.core.model import Model, evaluating, load
 from hitnet.data.dataset import Dataset
 from hitnet.data.transforms import affine_maps, erase, mirror, move, recolour, to_float, warp
+from hitnet.errors import listed
 from hitnet.settings import Fill
 
 
@@ -197,8 +198,8 @@ def load_teacher(path: Path, data: Dataset) -> Model:
         raise ValueError(f"the teacher in {path} takes images of shape {known}, {data.name} has {data.image_shape}")
     if classes != data.class_names:
         raise ValueError(
-            f"the teacher in {path} has other classes than {data.name}: {', '.join(classes[:5])}, … "
-            f"against {', '.join(data.class_names[:5])}, …; train it on the same classes"
+            f"the teacher in {path} has other classes than {data.name}: {listed(classes)} "
+            f"against {listed(data.class_names)}; train it on the same classes"
         )
     return teacher.requires_grad_(False)
 

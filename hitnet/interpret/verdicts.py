@@ -48,7 +48,8 @@ def conformal_radii(distances: Tensor, labels: Tensor, coverage: float) -> tuple
     check_labels(labels, *distances.shape)
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, got {coverage}; 0.99 misses one true class in a hundred")
-    own = distances.gather(1, labels.long().unsqueeze(1)).squeeze(1)
+    labels = labels.long()  # as an index, uint8 would be a mask
+    own = distances.gather(1, labels.unsqueeze(1)).squeeze(1)
     counts = labels.bincount(minlength=distances.shape[1])
     # With fewer, the radius would be that of the one or two farthest images, and change much with another choice.
     alone = counts >= 3 / (1 - coverage)
@@ -106,7 +107,7 @@ class VerdictCounts:
 def count_verdicts(model: Model, scores: Tensor, labels: Tensor) -> VerdictCounts:
     """The verdicts of a calibrated model: (count, classes), (count,)."""
     assert model.config.radii is not None, "the model is not calibrated"
-    scores, labels = scores.cpu(), labels.cpu()
+    scores, labels = scores.cpu(), labels.cpu().long()
     given = model.verdicts(scores)
     within = model.head.within(scores, model.config.radii)
     sure = torch.tensor([verdict == "sure" for verdict in given])

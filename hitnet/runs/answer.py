@@ -14,7 +14,7 @@ from hitnet.data import read_image, to_float
 from hitnet.errors import check_known
 from hitnet.files import write_json
 from hitnet.interpret.explanation import explain
-from hitnet.pictures import SUFFIXES
+from hitnet.pictures import is_picture
 from hitnet.runs.committee import Committee
 
 
@@ -76,7 +76,7 @@ def _with_those_in_folders(files: Sequence[Path]) -> list[Path]:
     for file in files:
         if not file.is_dir():
             found.append(file)
-        elif inside := sorted(path for path in file.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file()):
+        elif inside := sorted(path for path in file.rglob("*") if is_picture(path)):
             found += inside
         else:
             raise ValueError(f"there are no pictures in {file}; give PNG, JPEG, WebP, BMP, GIF or TIFF files")

@@ -9,6 +9,7 @@ from torch import Tensor
 from hitnet.core.checkpoint import write_config
 from hitnet.core.model import Model
 from hitnet.data import ImageSet
+from hitnet.errors import listed
 from hitnet.files import read_json, write_json
 from hitnet.interpret.verdicts import COVERAGE, VerdictCounts, calibrate_on, count_verdicts
 from hitnet.runs.bounds import choose_threshold, upper_bound
@@ -65,7 +66,7 @@ def calibrate_run(
     device: str = "auto",
 ) -> Calibrated:
     """Find the radii of a run's verdicts on its validation images; with `max_error`, also a threshold of rejection."""
-    _check_wishes(coverage, max_error, confidence)
+    _check_shares(coverage, max_error, confidence)
     opened = reopen(path, device)
     run, model, settings = opened.run, opened.model, opened.run.read_settings()
     if not model.head.has_hit_zone and max_error is None:
@@ -112,7 +113,7 @@ def calibration_notes(settings: RunSettings, held_out: ImageSet, class_names: tu
         notes.append("the network that deformed the training images may have seen validation images")
     there = set(held_out.labels.tolist())
     if missing := [name for index, name in enumerate(class_names) if index not in there]:
-        notes.append(f"no images of {', '.join(missing[:5])}{', …' if len(missing) > 5 else ''} were held out")
+        notes.append(f"no images of {listed(missing)} were held out")
     return tuple(notes)
 
 
@@ -161,12 +162,12 @@ def count_answers(scores: Tensor, wrong: Tensor, threshold: float) -> Answers:
     return Answers(len(scores), int(answered.sum()), int(wrong[answered].sum()))
 
 
-def _check_wishes(coverage: float, max_error: float | None, confidence: float) -> None:
-    wishes = (
+def _check_shares(coverage: float, max_error: float | None, confidence: float) -> None:
+    shares = (
         ("coverage", coverage, "0.99 misses one true class in a hundred"),
         ("max_error", max_error, "0.01 is one in a hundred"),
         ("confidence", confidence, "0.95 is nineteen in twenty"),
     )
-    for name, share, example in wishes:
+    for name, share, example in shares:
         if share is not None and not 0 < share < 1:
             raise ValueError(f"{name} must lie between 0 and 1, got {share}; {example}")

@@ -13,6 +13,7 @@ from hitnet.core.model import TEST_BATCH, Model
 from hitnet.core.pretrained import find_weights
 from hitnet.data import Batches, ImageSet
 from hitnet.data.transforms import move
+from hitnet.errors import listed
 from hitnet.runs.reopen import load_model
 from hitnet.runs.run import Run
 from hitnet.settings import ModelConfig
@@ -38,9 +39,9 @@ def choose_views(count: int, mirror: bool) -> tuple[View, ...]:
     """The first `count` views; with `mirror`, each move is followed by the same of the mirrored image."""
     views = [View(mirrored, step) for step in MOVES for mirrored in ((False, True) if mirror else (False,))]
     if not 1 <= count <= len(views):
-        remedy = "1 is the image as it is" if count < 1 else f"{len(views)} are all there are"
+        remedy = "1 is the image as it is" if count < 1 else f"there are only {len(views)}"
         if count > 1 and not mirror:
-            remedy += ", and 18 for networks that were trained with mirrored images"
+            remedy += ", or 18 for networks that were trained with mirrored images"
         raise ValueError(f"views must lie in 1..{len(views)}, got {count}; {remedy}")
     return tuple(views[:count])
 
@@ -110,8 +111,8 @@ def open_committee(paths: Sequence[Path], views: int = 1, device: str = "auto") 
             raise ValueError(f"{path} is {config.name}, which has no distances to a centre to average; leave it out")
         if config.class_names != first.class_names:
             raise ValueError(
-                f"{path} knows other classes than {paths[0]}: {_some(config.class_names)} against "
-                f"{_some(first.class_names)}; a committee needs networks trained on the same classes"
+                f"{path} knows other classes than {paths[0]}: {listed(config.class_names, 3)} against "
+                f"{listed(first.class_names, 3)}; a committee needs networks trained on the same classes"
             )
         for what in ("image_shape", "fit", "capsule_dim"):  # the largest distance grows with the capsules
             own, others = getattr(config, what), getattr(first, what)
@@ -134,7 +135,3 @@ def _saw_mirrored(path: Path) -> bool:
         if run.settings_file.is_file():
             return run.read_settings().flip
     return False
-
-
-def _some(names: tuple[str, ...], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (", …" if len(names) > most else "")

@@ -1,8 +1,6 @@
 """Evaluate the network of a run, or several together, and write the numbers into the (first) run's folder."""
 
-import csv
 import hashlib
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from torch import Tensor
 
 from hitnet.core.heads import Head
 from hitnet.data import Dataset, ImageSet, list_datasets, to_float
-from hitnet.files import write_json, write_text
+from hitnet.files import write_json, write_table
 from hitnet.runs.committee import open_committee
 from hitnet.runs.reopen import Reopened, data_for, is_same_source, reopen
 from hitnet.runs.run import Run
@@ -67,7 +65,7 @@ def evaluate_committee(
         ],
         **judge(committee.head, scores, labels).to_json(names),
     }
-    # Other than that of a single network's file, it leaves the reconstruction out.
+    # Unlike the loss in a single network's file, this one leaves out the reconstruction.
     content["classification_loss"] = content.pop("loss")
     if len(paths) > 1:
         members = "\n".join(str(path.resolve()) for path in paths)
@@ -125,11 +123,7 @@ def write_mistakes(head: Head, config: ModelConfig, scores: Tensor, test: ImageS
         ]
         for index in wrong.tolist()
     ]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["file" if test.files else "image", "given", "answered", "score", "verdict"])
-    writer.writerows(rows)
-    write_text(path, text.getvalue())
+    write_table(path, [["file" if test.files else "image", "given", "answered", "score", "verdict"], *rows])
     shown, sheet = wrong[:MOST_SHOWN], path.with_suffix(".png")
     if not len(shown):
         sheet.unlink(missing_ok=True)

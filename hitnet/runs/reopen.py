@@ -11,6 +11,7 @@ from hitnet.data.corrections import correct, read_corrections
 from hitnet.data.dataset import in_channels
 from hitnet.data.folder import folder_name
 from hitnet.data.folds import fold_of
+from hitnet.errors import listed
 from hitnet.interpret.exemplars import Exemplars
 from hitnet.interpret.quality import Quality, measure
 from hitnet.runs.exemplars import keeps_exemplars, read_exemplars, write_exemplars
@@ -155,19 +156,15 @@ def _as_classes_of(run: Run, data: Dataset, names: tuple[str, ...]) -> Dataset:
     known = {folder_name(name): index for index, name in enumerate(names)}
     indices = [known.get(folder_name(name)) for name in data.class_names]
     if all(index is None for index in indices) and len(indices) == len(names):
-        other = f"the classes of {data.name} have other names ({_listed(data.class_names)})"
+        other = f"the classes of {data.name} have other names ({listed(data.class_names)})"
         return replace(data, notes=(*data.notes, f"{other}; they are matched to the run's by their order"))
     if strangers := [name for name, index in zip(data.class_names, indices, strict=True) if index is None]:
         raise ValueError(
-            f"{run.path} does not know all classes of {data.name}: not {_listed(tuple(strangers))}; "
-            f"rename them to the classes it knows: {_listed(names)}"
+            f"{run.path} does not know all classes of {data.name}: not {listed(strangers)}; "
+            f"rename them to the classes it knows: {listed(names)}"
         )
     if len(set(indices)) < len(indices):
         raise ValueError(f"two classes of {data.name} have the same name as one of {run.path}; rename one of them")
     new_index = torch.tensor(indices)
     renamed = data.with_parts(lambda part: replace(part, labels=new_index[part.labels]))
     return replace(renamed, class_names=names)
-
-
-def _listed(names: tuple[str, ...], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (", …" if len(names) > most else "")

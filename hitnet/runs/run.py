@@ -216,9 +216,13 @@ class Run:
         return load(self.path)
 
     def remove_state(self) -> None:
-        """Delete what resuming needs: the run is finished."""
-        self.state_file.unlink(missing_ok=True)
+        """Delete what resuming needs: the run is finished, and so are its drawings."""
+        self.remove_training_state()
         self.finishing_file.unlink(missing_ok=True)
+
+    def remove_training_state(self) -> None:
+        """Delete what resuming the training needs, but not a stopped `hitnet finish`."""
+        self.state_file.unlink(missing_ok=True)
         shutil.rmtree(self.features_folder, ignore_errors=True)
 
 

@@ -42,8 +42,12 @@ def train(config: TrainConfig, *, watcher: Watcher | None = None, overwrite: boo
     with prepare(with_full_paths(config), watcher) as (job, fingerprints):
         settings = job.settings
         run = Run.named(settings, job.data.name)
-        if settings.teacher is not None and settings.teacher.resolve().is_relative_to(run.path.resolve()):
-            raise ValueError(f"{run.path} is the teacher itself and would be replaced; choose another --seed or --out")
+        for name in ("teacher", "pretrained"):
+            source = getattr(settings, name)
+            if source not in (None, TIMM) and Path(source).is_relative_to(run.path.resolve()):
+                raise ValueError(
+                    f"{run.path} is the --{name} itself and would be replaced; choose another --seed or --out"
+                )
         watchers = _watchers(run, job, watcher)
         if job.team.leads:
             environment = describe_environment(job.device, job.precision, job.team.size, fingerprints)
@@ -74,7 +78,7 @@ def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
     """Resume a run that was stopped, from its last complete epoch."""
     run = Run.open(path)
     if run.is_finished:
-        run.remove_state()  # the process may have been killed just before this
+        run.remove_training_state()  # the process may have been killed just before this
         again = f"hitnet train --pretrained {shlex.quote(str(run.path))} …"
         raise ValueError(f"{run.path} is finished, so there is nothing to resume; start another run from it: {again}")
     with prepare(run.read_settings(), watcher, begun=run.state_file.is_file()) as (job, fingerprints):
@@ -109,7 +113,8 @@ def prepare(
         if settings.freeze and team.size > 1:
             raise ValueError(f"--freeze trains in one process, got {team.size}; start it without torchrun")
         model_config = settings.model_config(data.image_shape, data.class_names)
-        memory = check_fits(model_config, -(-settings.batch_size // team.size), device, settings.ema > 0)
+        images = -(-settings.batch_size // team.size)
+        memory = check_fits(model_config, images, device, averaged=settings.ema > 0, frozen=settings.freeze)
         fingerprints = {"data": data.fingerprint}
 
         def begin(model: Model) -> None:
@@ -129,6 +134,8 @@ def prepare(
                 raise
             settings = replace(settings, validation=0.0)  # nobody asked for it
             training, validation = split(data, settings)
+        if settings.patience and validation is None:
+            raise ValueError("patience needs validation images to watch; add --validation 0.1, for example")
         training = training.to(device)
         some = at_most(training, WHITENED, data.num_classes, torch.Generator().manual_seed(0))
         state.model.encoder.prepare(some.pixels())

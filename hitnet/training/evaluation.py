@@ -81,7 +81,7 @@ def evaluate(model: Model, data: ImageSet, *, batch_size: int = TEST_BATCH, team
     """Classify every image once, without augmentation; each process of a team takes its share."""
     team = team or Team()
     classes = model.head.num_classes
-    share = data.subset(torch.arange(team.rank, len(data), team.size, device=data.labels.device))
+    share = data.subset(torch.arange(len(data), device=data.labels.device)[team.rank :: team.size])
     # The last entry is the summed loss, so that one all-reduce covers everything.
     totals = torch.zeros(classes * classes + 1, dtype=torch.float64)
     with evaluating(model):

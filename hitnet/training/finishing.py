@@ -256,7 +256,7 @@ class Finishing:
         if not torch.isfinite(loss):
             raise TrainingStopped(
                 f"the loss of the finishing phase became {loss.item()} at step {self.steps_done + 1}; "
-                "train without it: --finishing 0"
+                "the trained network is kept as it was before"
             )
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()

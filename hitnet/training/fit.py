@@ -58,6 +58,8 @@ def finish(model: Model, images: Tensor, labels: Tensor, *, steps: int = 1000, s
     """
     check_finishable(model, "this network")
     assert model.config.image_shape is not None
+    if model.dtype != torch.float32:
+        raise ValueError(f"drawings are finished in float32, got a network in {model.dtype}; call its .float() first")
     check_images(images, model.config.image_shape, model.dtype)
     check_labels(labels, len(images), model.head.num_classes)
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -63,7 +63,7 @@ def train_epochs(job: Job, watchers: Sequence[Watcher]) -> None:
                 loss = state.model.loss(out, whole, labels)
             value = totals.add(loss, state.model.head.decide(out.scores) != labels)
             if not math.isfinite(team.sum(torch.tensor(value))):
-                raise TrainingStopped(_why_not_finite(loss, state.epoch, index + 1, rate))
+                raise TrainingStopped(_with_remedy(_not_finite(loss), state.epoch, index + 1, rate))
             state.optimizer.zero_grad(set_to_none=True)
             loss.total.backward()
             state.optimizer.step()
@@ -72,7 +72,7 @@ def train_epochs(job: Job, watchers: Sequence[Watcher]) -> None:
             for watcher in watchers:
                 watcher.stepped(len(labels) * team.size, value)
         if not state.is_finite:
-            raise TrainingStopped(_why_not_finite(loss, state.epoch, index + 1, rate))
+            raise TrainingStopped(_with_remedy("the weights are no longer finite", state.epoch, index + 1, rate))
 
         row: Row = {"epoch": state.epoch + 1, "learning_rate": rate, **totals.means(team)}
         if settings.refresh_norm:
@@ -125,12 +125,14 @@ class Totals:
         }
 
 
-def _why_not_finite(loss: Loss, epochs_done: int, batch: int, rate: float) -> str:
-    if not torch.isfinite(loss.total):
-        part = "reconstruction" if torch.isfinite(loss.classification) else "classification"
-        what = f"the {part} loss became {loss.total.item()}"
-    else:
-        what = "the weights are no longer finite"
+def _not_finite(loss: Loss) -> str:
+    if torch.isfinite(loss.total):
+        return "the loss of another process is no longer finite"
+    part = "reconstruction" if torch.isfinite(loss.classification) else "classification"
+    return f"the {part} loss became {loss.total.item()}"
+
+
+def _with_remedy(what: str, epochs_done: int, batch: int, rate: float) -> str:
     return (
         f"{what} in epoch {epochs_done + 1}, batch {batch}, at learning rate {rate:g}; "
         "most likely the rate is too high: try a tenth of it"

@@ -30,10 +30,10 @@ class Memory(NamedTuple):
     """With all that comes with it."""
 
 
-def memory_needed(config: ModelConfig, images: int, averaged: bool = False) -> Memory | None:
+def memory_needed(config: ModelConfig, images: int, *, averaged: bool = False, frozen: bool = False) -> Memory | None:
     """What training takes with so many images per step and process; None if it cannot be found without training.
 
-    averaged: whether a moving average of the weights is kept.
+    averaged: whether a moving average of the weights is kept. frozen: whether the encoder does not learn.
     """
     assert config.image_shape is not None
     kept: dict[int, torch.UntypedStorage] = {}
@@ -49,20 +49,27 @@ def memory_needed(config: ModelConfig, images: int, averaged: bool = False) -> M
             batch = torch.rand(2, *config.image_shape)  # BatchNorm refuses one image
             labels = torch.zeros(2, dtype=torch.long)
             with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-                capsules = model.head(model.encoder(batch))
+                with torch.set_grad_enabled(not frozen):
+                    features = model.encoder(batch)
+                capsules = model.head(features)
                 drawn = None if model.decoder is None else model.decoder(capsules, labels)
     except (NotImplementedError, RuntimeError):  # a network of timm may compute with what it builds
         return None
     weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
-    del capsules, drawn
+    del features, capsules, drawn
     activations = sum(storage.nbytes() for address, storage in kept.items() if address not in weights) / 2
-    copies = (PER_WEIGHT + averaged) * sum(parameter.nbytes for parameter in model.parameters())
+    copies = sum(
+        ((1 if frozen and name.startswith("encoder.") else PER_WEIGHT) + averaged) * parameter.nbytes
+        for name, parameter in model.named_parameters()
+    )
     return Memory(round(copies + images * activations), round(BASE + copies + WORKING * images * activations))
 
 
-def check_fits(config: ModelConfig, images: int, device: torch.device, averaged: bool = False) -> Memory | None:
+def check_fits(
+    config: ModelConfig, images: int, device: torch.device, *, averaged: bool = False, frozen: bool = False
+) -> Memory | None:
     """What `memory_needed` finds; an error if the device has less, with an image size that would fit."""
-    needed, there = memory_needed(config, images, averaged), memory_of(device)
+    needed, there = memory_needed(config, images, averaged=averaged, frozen=frozen), memory_of(device)
     if needed is None or there is None or needed.least <= there:
         return needed
     assert config.image_shape is not None
@@ -72,7 +79,7 @@ def check_fits(config: ModelConfig, images: int, device: torch.device, averaged:
         scale = side / max(height, width)
         smaller = (channels, max(1, round(scale * height)), max(1, round(scale * width)))
         try:
-            less = memory_needed(replace(config, image_shape=smaller), images, averaged)
+            less = memory_needed(replace(config, image_shape=smaller), images, averaged=averaged, frozen=frozen)
         except ValueError:  # too small for this network
             break
         if less is not None and less.likely <= there:

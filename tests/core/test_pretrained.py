@@ -134,6 +134,18 @@ def test_another_model_of_this_package_lends_its_encoder_also_across_colours(tmp
     torch.testing.assert_close(*seen)
 
 
+def test_any_other_network_of_this_package_is_refused_in_words(tmp_path: Path):
+    hitnet.create_model("lenet5-hom", (1, 28, 28), 5).save(tmp_path)
+    with pytest.raises(ValueError, match="holds the weights of another network than hitnet-fast"):
+        load_pretrained(hitnet.create_model("hitnet-fast", (1, 28, 28), 5), str(tmp_path))
+
+
+def test_a_run_of_timms_network_that_began_from_scratch_has_other_inputs(tmp_path: Path):
+    hitnet.create_model(f"timm/{NAME}", (3, 32, 32), 5, capsule_dim=4).save(tmp_path)
+    with pytest.raises(ValueError, match="trained from scratch, on images that were not normalised"):
+        load_pretrained(new(), str(tmp_path))
+
+
 def test_the_deep_network_is_not_lent_across_colours(tmp_path: Path):
     hitnet.create_model("hitnet-deep", (3, 16, 16), 5, width=4).save(tmp_path / "colour")
     grey = hitnet.create_model("hitnet-deep", (1, 16, 16), 5, width=4)

@@ -59,6 +59,12 @@ def test_the_true_class_of_new_images_lies_within_its_radius_as_often_as_promise
     assert covered / repeats == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / repeats))
 
 
+def test_labels_may_be_bytes_as_in_files_of_mnist():
+    random = torch.Generator().manual_seed(0)
+    distances, labels = torch.rand(50, 3, generator=random), torch.randint(3, (50,), generator=random)
+    assert conformal_radii(distances, labels.byte(), 0.9) == conformal_radii(distances, labels, 0.9)
+
+
 def test_a_class_with_enough_images_has_a_radius_of_its_own():
     labels = torch.tensor([0] * 300 + [1] * 150 + [2] * 149)
     distances = torch.rand(599, 3, generator=torch.Generator().manual_seed(0))

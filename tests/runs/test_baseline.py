@@ -6,18 +6,28 @@ from sklearn.ensemble import RandomForestClassifier
 
 import hitnet
 from hitnet import console
-from hitnet.data import load_dataset
+from hitnet.data import load_dataset, split_training
 from hitnet.files import write_json
 from hitnet.runs import baseline as simple
 
 
-def test_a_small_set_of_ones_own_gets_the_error_of_a_forest_on_the_same_split(settings):
-    config = settings(epochs=1, decoder="none", train_images=60, validation=0.25)
+def test_a_small_set_of_ones_own_gets_the_error_of_a_forest_on_the_same_split(settings, tmp_path):
+    noise = np.random.default_rng(0).integers(256, size=(126, 6, 6), dtype=np.uint8)  # each forest errs otherwise
+    classes = np.arange(126) % 3
+    np.savez(tmp_path / "noise.npz", x_train=noise[:96], y_train=classes[:96], x_test=noise[96:], y_test=classes[96:])
+    config = settings(
+        epochs=1,
+        decoder="none",
+        train_images=60,
+        validation=0.25,
+        data=str(tmp_path / "noise.npz"),
+        model="hitnet-fast",
+    )
     found = hitnet.train(config).read_result()["baseline"]
     data = load_dataset(config.data)
-    images = data.train.images.flatten(1).numpy()
-    # Of 60 of the 96 images, 20 of each class; which ones does not matter for squares this clear.
-    forest = RandomForestClassifier(100, random_state=0).fit(images, data.train.labels.numpy())
+    training, _ = split_training(data, count=60, validation=0.0, seed=0)
+    forest = RandomForestClassifier(100, random_state=0)
+    forest.fit(training.images.flatten(1).numpy(), training.labels.numpy())
     expected = 100 * np.mean(forest.predict(data.test.images.flatten(1).numpy()) != data.test.labels.numpy())
     assert found == {"name": "random forest on pixels", "error": pytest.approx(expected)}
 

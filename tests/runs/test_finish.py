@@ -11,6 +11,7 @@ from hitnet.files import write_json
 from hitnet.runs import finish
 from hitnet.runs.atlas import read_evolution
 from hitnet.runs.run import Run
+from hitnet.runs.train import resume
 
 
 @pytest.fixture
@@ -61,6 +62,8 @@ def test_a_killed_phase_resumes_to_the_same_weights(run: Path, tmp_path: Path, m
     with pytest.raises(KeyboardInterrupt):
         finish.finish_run(run, steps=5, stepped=kill)
     assert all(torch.equal(value, before[name]) for name, value in hitnet.load(run).state_dict().items())
+    with pytest.raises(ValueError, match="nothing to resume"):
+        resume(run)  # by mistake; the phase is not lost
     seen = []
     finish.finish_run(run, steps=5, stepped=lambda done, steps: seen.append(done))
     assert seen == [2, 1, 1, 1]
@@ -110,7 +113,6 @@ def test_another_number_of_steps_does_not_resume(run: Path, monkeypatch):
         finish.finish_run(run, steps=5)
 
 
-@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_is_finished_with_its_own_number_of_threads(run: Path):
     torch.set_num_threads(2)

@@ -254,11 +254,13 @@ def test_a_hybrid_run_repeats_itself_and_resumes_to_the_same_weights(run_folder,
     assert any(not torch.equal(value, weights(plain.path)[name]) for name, value in weights(whole.path).items())
 
 
-def test_a_run_that_would_replace_its_teacher_is_refused(run_folder, tmp_path):
-    teacher = Path(shutil.copytree(run_folder, tmp_path / "mnist-mini" / "lenet5-hom-s0"))
-    with pytest.raises(ValueError, match=r"is the teacher itself and would be replaced; choose another --seed"):
-        train(settings(tmp_path, augment="hybrid", teacher=teacher), overwrite=True)
-    assert (teacher / "result.json").is_file()
+@pytest.mark.parametrize("name", ["teacher", "pretrained"])
+def test_a_run_that_would_replace_what_it_starts_from_is_refused(run_folder, tmp_path, name):
+    source = Path(shutil.copytree(run_folder, tmp_path / "mnist-mini" / "lenet5-hom-s0"))
+    options = {"augment": "hybrid", "teacher": source} if name == "teacher" else {"pretrained": str(source)}
+    with pytest.raises(ValueError, match=rf"is the --{name} itself and would be replaced; choose another --seed"):
+        train(settings(tmp_path, **options), overwrite=True)
+    assert (source / "result.json").is_file()
 
 
 @pytest.mark.usefixtures("no_pictures")

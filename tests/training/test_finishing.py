@@ -15,6 +15,7 @@ from hitnet.training.finishing import (
     CENTRES,
     Critic,
     Finishing,
+    _sieve,
     crisper_half,
     gather,
     random_deviations,
@@ -155,7 +156,15 @@ def test_random_capsules_begin_with_centres_of_as_many_classes_as_there_are(clas
     assert labels.max() < classes
 
 
-def test_directions_in_which_a_class_does_not_vary_are_damped(model: Model, digits_set: ImageSet):
+def test_directions_in_which_a_class_does_not_vary_are_damped():
+    deviations = torch.randn(1000, 3, generator=torch.Generator().manual_seed(0))
+    deviations[:, 1] = 0.2
+    sieve = _sieve(deviations)
+    assert torch.allclose(sieve.diagonal(), torch.tensor([1 / 1.1, 0.0, 1 / 1.1]), atol=0.02)
+    assert (sieve - torch.diag(sieve.diagonal())).abs().max() < 0.02
+
+
+def test_every_class_has_a_sieve_of_its_own(model: Model, digits_set: ImageSet):
     material = gather(model, digits_set, flip=False, generator=torch.Generator().manual_seed(0))
     assert material.sieve.shape == (10, 4, 4)
     assert material.typical.shape == (10, 1, 28, 28)
@@ -232,6 +241,11 @@ def test_finishing_takes_images_as_the_network_does_and_a_stop_leaves_it_trainab
     images = to_float(digits_set.images)
     with pytest.raises(ValueError, match="labels must have shape"):
         hitnet.finish(net, images, digits_set.labels[1:], steps=1)
+    double = create_model("lenet5-hom", width=3, capsule_dim=4).double()
+    with pytest.raises(
+        ValueError, match=r"finished in float32, got a network in torch.float64; call its .float\(\) first"
+    ):
+        hitnet.finish(double, images.double(), digits_set.labels, steps=1)
 
     def stop(phase: Finishing) -> float:
         raise KeyboardInterrupt

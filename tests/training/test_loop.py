@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from support.tiny import snapshot, write_squares
 
 import hitnet
@@ -282,6 +283,7 @@ class TestALossThatIsNotFinite:
     [
         ({"model": "lenet-hom"}, "there is no model 'lenet-hom'; did you mean 'lenet5-hom'"),
         ({"train_images": 2}, "3 classes"),
+        ({"patience": 3}, "patience needs validation images to watch; add --validation 0.1"),
         ({"device": "gpu"}, "device 'gpu' cannot be used"),
         ({"data": "mnst"}, "did you mean 'mnist'"),
         ({"hit_radius": 2.0}, "hit_radius < miss_radius"),
@@ -319,7 +321,6 @@ def test_a_wrong_setting_leaves_no_trace_and_never_costs_a_former_run(
         ({"augment": "none", "shift": 3}, "augment none leaves the images as they are, shift changes them"),
         ({"ema": 1.0}, r"ema must lie in \[0, 1\), got 1.0"),
         ({"validation": -0.1}, r"validation must lie in \[0, 1\), got -0.1"),
-        ({"patience": 3, "validation": 0.0}, "patience needs a validation split"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"epochs": 2.5}, "epochs must be int or None, got 2.5"),
         ({"data": 3}, "data must be str, got 3"),
@@ -334,6 +335,17 @@ def test_a_wrong_setting_leaves_no_trace_and_never_costs_a_former_run(
 def test_settings_that_cannot_work_are_refused_at_once(options: dict[str, object], message: str):
     with pytest.raises(ValueError, match=message):
         TrainConfig(**options)  # type: ignore[arg-type]
+
+
+def test_patience_may_watch_the_pictures_of_a_validation_folder(settings: Settings, squares: Path, tmp_path: Path):
+    with np.load(squares) as content:
+        images, labels = content["x_train"], content["y_train"]
+    for place, (image, label) in enumerate(zip(images, labels, strict=True)):
+        folder = tmp_path / "pictures" / ("train", "test", "val")[place % 16 // 6] / str(label)
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{place}.png")
+    run = hitnet.train(settings(data=str(tmp_path / "pictures"), epochs=2, patience=1))
+    assert "validation_error" in run.read_metrics()[0]
 
 
 def test_settings_may_be_numbers_of_numpy_as_a_grid_search_draws_them():

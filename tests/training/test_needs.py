@@ -48,6 +48,17 @@ def test_without_images_a_network_takes_four_copies_of_its_weights(name):
     assert one.least > none.least
 
 
+def test_a_frozen_encoder_takes_one_copy_of_its_weights_and_nothing_for_gradients():
+    config = ModelConfig.from_options(name="resnet18-hom", image_shape=(3, 64, 64), decoder="none")
+    model = build(config)
+    copies = sum(
+        (1 if name.startswith("encoder.") else 4) * 4 * each.numel() for name, each in model.named_parameters()
+    )
+    none, one = (memory_needed(config, images, frozen=True) for images in (0, 1))
+    assert none.least == copies
+    assert one.least - none.least < 0.01 * (memory_needed(config, 1).least - memory_needed(config, 0).least)
+
+
 def test_the_estimate_has_the_right_order_of_magnitude():
     real = int(subprocess.run([sys.executable, "-c", STEP], capture_output=True, check=True, text=True).stdout)
     found = memory_needed(ModelConfig.from_options(name="hitnet-fast", image_shape=(3, 64, 64)), 64)

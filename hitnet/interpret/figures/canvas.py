@@ -62,7 +62,7 @@ def show(axes: Any, image: Tensor) -> None:
 
 def show_difference(axes: Any, difference: Tensor, reach: float) -> None:
     """A signed picture, channels averaged, on a colour scale from −reach to reach: (channels, height, width)."""
-    values = difference.detach().cpu().mean(0).numpy()
+    values = difference.detach().cpu().float().mean(0).numpy()
     axes.imshow(values, cmap=DIVERGING, vmin=-reach, vmax=reach, interpolation="none")
     _bare(axes)
 
