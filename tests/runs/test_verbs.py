@@ -257,7 +257,9 @@ def test_a_hybrid_run_repeats_itself_and_resumes_to_the_same_weights(run_folder,
 @pytest.mark.parametrize("name", ["teacher", "pretrained"])
 def test_a_run_that_would_replace_what_it_starts_from_is_refused(run_folder, tmp_path, name):
     source = Path(shutil.copytree(run_folder, tmp_path / "mnist-mini" / "lenet5-hom-s0"))
-    options = {"augment": "hybrid", "teacher": source} if name == "teacher" else {"pretrained": str(source)}
+    options = (
+        {"augment": "hybrid", "teacher": source} if name == "teacher" else {"pretrained": str(source), "width": None}
+    )
     with pytest.raises(ValueError, match=rf"is the --{name} itself and would be replaced; choose another --seed"):
         train(settings(tmp_path, **options), overwrite=True)
     assert (source / "result.json").is_file()
