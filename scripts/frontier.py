@@ -5,8 +5,8 @@
 Reads the records of all runs below the folder (args.json, env.json, result.json). A point is the mean over the seeds of
 one network with the same settings on the same processor; the line joins those that no other beats in both error and
 time. Minutes are those of training, without the finishing phase of the drawings; small points were trained on some of
-the images. Full points were computed in bfloat16, on processors that are fast at it. Runs without a measured processor
-time are left out.
+the images. Full points were computed in bfloat16, on processors that are fast at it. Left out are runs without a
+measured processor time, and those that began with trained weights, whose training is not among their minutes.
 """
 
 import argparse
@@ -48,14 +48,14 @@ class Point:
 
 
 def read_points(folder: Path) -> list[Point]:
-    groups: dict[str, dict[str, Run]] = {}
-    for file in sorted(folder.rglob("result.json")):
-        run = Run.open(file.parent)
-        if "processor_seconds" in run.read_result():
-            where = run.read_environment()
-            alike = json.dumps([settings(run.read_settings()), where["processor"], where["precision"]])
-            # A run may be among the records of several experiments; two seeds may have begun in the same second.
-            groups.setdefault(alike, {})[f"{where['started']} {run.read_settings().seed}"] = run
+    groups: dict[str, dict[int, Run]] = {}
+    runs = (Run.open(file.parent) for file in folder.rglob("result.json"))
+    for run in sorted(runs, key=lambda run: run.read_environment()["started"]):
+        config, where = run.read_settings(), run.read_environment()
+        if "processor_seconds" in run.read_result() and config.pretrained is None:
+            alike = json.dumps([settings(config), where["processor"], where["precision"]])
+            # A run may be among the records of several experiments, or be repeated by a later version, which counts.
+            groups.setdefault(alike, {})[config.seed] = run
     return [summarise(list(runs.values())) for runs in groups.values()]
 
 

@@ -9,6 +9,8 @@ import pytest
 from frontier import Point, frontier
 from PIL import Image
 
+from hitnet.files import read_json, write_json
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -31,6 +33,14 @@ def test_the_figure_and_its_numbers_come_from_the_records(tmp_path: Path, monkey
         name = f"svhn-hitnet-fast-standardised-s{seed}"
         copytree(ROOT / "results" / "hitnet-fast" / name, tmp_path / "records" / name)
     copytree(ROOT / "results" / "hitnet-fast" / name, tmp_path / "records" / "again" / name)  # counts once
+    former = copytree(ROOT / "results" / "hitnet-fast" / name, tmp_path / "records" / "before" / name)  # does not count
+    for file, changes in (
+        ("env.json", {"started": "2001-01-01T00:00:00+00:00"}),
+        ("result.json", {"processor_seconds": 1}),
+    ):
+        write_json(former / file, {**read_json(former / file), **changes})
+    continued = copytree(ROOT / "results" / "hitnet-fast" / name, tmp_path / "records" / "continued")  # nor does this
+    write_json(continued / "args.json", {**read_json(continued / "args.json"), "pretrained": "runs/hitnet-fast-s0"})
     arguments = ["frontier.py", str(tmp_path / "records"), "--out", str(tmp_path / "frontier.png")]
     monkeypatch.setattr(sys, "argv", arguments)
     runpy.run_path(str(ROOT / "scripts" / "frontier.py"), run_name="__main__")
