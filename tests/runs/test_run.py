@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,8 +15,8 @@ from PIL import Image
 from support.tiny import snapshot, write_squares
 
 import hitnet
-from hitnet.data import load_dataset, to_float
-from hitnet.runs.evaluate import evaluate_run
+from hitnet.data import ImageSet, load_dataset, to_float
+from hitnet.runs.evaluate import evaluate_run, write_mistakes
 from hitnet.runs.run import Run, find_runs
 from hitnet.settings import TrainConfig
 
@@ -248,3 +249,13 @@ class TestEvaluationOnOtherData:
         content, _ = evaluate_run(run.path, str(tmp_path / "large.npz"))
         assert content["images"] == 30
         assert any("28×28 from 56×56" in note for note in content["notes"])
+
+
+def test_a_mistake_is_listed_whatever_its_file_is_called(small_model, tmp_path):
+    model = small_model("lenet5-hom", num_classes=3)
+    files = (os.fsdecode(b"a/caf\xe9.png"), "b/two\rlines.png")
+    images = ImageSet(torch.zeros(2, 1, 28, 28, dtype=torch.uint8), torch.tensor([0, 1]), files)
+    scores = torch.tensor([[1.0, 2.0, 0.1], [1.0, 2.0, 0.2]])  # distances: both are taken for the third class
+    write_mistakes(model.head, model.config, scores, images, tmp_path / "mistakes.csv")
+    with (tmp_path / "mistakes.csv").open(errors="surrogateescape", newline="") as text:
+        assert [row["file"] for row in csv.DictReader(text)] == list(files)
