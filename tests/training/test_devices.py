@@ -7,9 +7,11 @@ import pytest
 import torch
 
 import hitnet
+from hitnet.data import ImageSet
 from hitnet.settings import TrainConfig
 from hitnet.training import devices
 from hitnet.training.devices import Team, autocast, bfloat16_runs, choose_device, choose_precision, join_team
+from hitnet.training.evaluation import evaluate
 
 CPU = torch.device("cpu")
 
@@ -96,3 +98,19 @@ def test_a_run_uses_as_many_threads_as_it_is_told(settings: Callable[..., TrainC
     torch.set_num_threads(1)
     hitnet.train(settings(threads=2, epochs=1, train_images=6))
     assert torch.get_num_threads() == 2
+
+
+def test_processes_share_the_images_of_a_test_even_if_some_get_none(small_model, digits, monkeypatch):
+    model, data = small_model("lenet5-hom").eval(), ImageSet((255 * digits[0][:3]).byte(), digits[1][:3])
+    shares: list[torch.Tensor] = []
+    whole = evaluate(model, data)
+
+    def gather(team: Team, totals: torch.Tensor) -> torch.Tensor:
+        shares.append(totals)
+        return torch.stack(shares).sum(0)
+
+    monkeypatch.setattr(Team, "sum", gather)
+    for rank in range(8):
+        together = evaluate(model, data, team=Team(rank, 8))
+    assert torch.equal(together.confusion, whole.confusion)
+    assert together.loss == pytest.approx(whole.loss)
