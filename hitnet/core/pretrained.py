@@ -114,8 +114,8 @@ def _load_own(encoder: Encoder, weights: dict[str, Tensor], source: str, name: s
             )
     if isinstance(encoder, TimmEncoder) and encoder.normalised and "mean" not in weights:
         raise ValueError(
-            f"{source} was trained from scratch, on images that were not normalised, as --pretrained does for timm's "
-            "networks; give a run that was itself trained with --pretrained, or a file of timm's own weights"
+            f"{source} was trained from scratch, on images that were not normalised, and --pretrained normalises them "
+            "for timm's networks; give a run that was itself trained with --pretrained, or a file of timm's own weights"
         )
     adapted = {key: _in_channels(value, expected[key]) if key in expected else value for key, value in weights.items()}
     if {key: value.shape for key, value in adapted.items()} != {key: value.shape for key, value in expected.items()}:
