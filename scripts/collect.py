@@ -47,9 +47,9 @@ def unusual(config: RunSettings) -> str:
 def keep(run: Run, folder: Path) -> None:
     """Copy the records of a run, with the paths of this machine replaced."""
     config = run.read_settings()
+    own = config.pretrained and f"runs/{Path(config.pretrained).name}"
     for file in run.records:
         text = file.read_text()
-        own = config.pretrained and f"runs/{Path(config.pretrained).name}"
         for place, instead in ((config.out, "runs"), (config.data_dir, "data"), (config.pretrained, own)):
             text = text.replace(json.dumps(str(place)), json.dumps(instead))
         write_text(folder / file.name, text)
@@ -80,12 +80,15 @@ def main() -> None:
         groups.setdefault(json.dumps(settings(config)), []).append(run)
         name = f"{run.read_result()['data']}-{config.model.replace('/', '-')}-{decoder(run)}-s{config.seed}"
         names.setdefault(name, []).append(run)
+    folders: dict[str, Run] = {}
     for name, runs in names.items():
-        folders = {name if len(runs) == 1 else f"{name}-{run.read_settings().out.name}": run for run in runs}
-        if len(folders) < len(runs):
-            parser.error(f"several runs would be {name}; collect them into different folders")
-        for folder, run in folders.items():
-            keep(run, args.out / folder)
+        for run in runs:
+            folder = name if len(runs) == 1 else f"{name}-{run.read_settings().out.name}"
+            if folder in folders:
+                parser.error(f"{run.path} and {folders[folder].path} would both be {folder}; collect them apart")
+            folders[folder] = run
+    for folder, run in folders.items():
+        keep(run, args.out / folder)
     text = markdown(TITLES, [row(runs) for runs in groups.values()], left=len(TITLES))
     write_text(args.out / "README.md", text)
     print(f"{text}\n{len(args.runs) - len(finished)} of {len(args.runs)} runs are not finished and were left out")
