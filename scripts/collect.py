@@ -3,8 +3,9 @@
     python scripts/collect.py runs/*/hitnet-fast-s? --out results/hitnet-fast
 
 Copies args.json, env.json, metrics.csv and result.json of each run to OUT/<data>-<model>-<decoder>-s<seed>/ and writes
-OUT/README.md: one line for all seeds of the same network, data and settings. Where runs differ in other settings, the
-name of the folder that each was written to (`--out`) is added to its name.
+OUT/README.md: one line for all seeds of the same network, data and settings, and below the table what is unusual in
+all of them. Where runs differ in other settings, the name of the folder that each was written to (`--out`) is added to
+its name.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from hitnet.settings import RunSettings, TrainConfig
 ASIDE = {"seed", "out", "threads", "snapshots", "data_dir"}
 TITLES = ["data", "network", "decoder", "epochs", "other settings", "test errors, %", "mean ± deviation (n)", "R²"]
 TITLES += ["processor minutes a run"]
+OTHERS = TITLES.index("other settings")
 
 
 def decoder(run: Run) -> str:
@@ -35,13 +37,20 @@ def settings(config: RunSettings) -> dict[str, Any]:
     return found | {"pretrained": config.pretrained and Path(config.pretrained).name}
 
 
-def unusual(config: RunSettings) -> str:
+def unusual(config: RunSettings) -> list[str]:
     """The settings that differ from the network's defaults and have no column of their own."""
     usual = settings(TrainConfig(data=config.data, model=config.model).resolve())
     usual |= {"epochs": config.epochs, "decoder": config.decoder}
     others = {name: value for name, value in settings(config).items() if value != usual[name]}
-    words = (name if value is True else f"{name} {value}" for name, value in others.items())
-    return ", ".join(words).replace("_", " ") or "–"
+    return [worded(name.replace("_", " "), value) for name, value in others.items()]
+
+
+def worded(name: str, value: Any) -> str:
+    if value is True:
+        return name
+    if value is False or value is None:
+        return f"no {name}"
+    return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
 
 
 def keep(run: Run, folder: Path) -> None:
@@ -55,11 +64,26 @@ def keep(run: Run, folder: Path) -> None:
         write_text(folder / file.name, text)
 
 
-def row(runs: list[Run]) -> list[str]:
+def table(groups: list[list[Run]]) -> str:
+    """A line for each group of seeds; below, the settings that all have in common."""
+    others = [unusual(runs[0].read_settings()) for runs in groups]
+    common = [words for words in others[0] if all(words in each for each in others)]
+    own = [[words for words in each if words not in common] for each in others]
+    rows = [row(runs, words) for runs, words in zip(groups, own, strict=True)]
+    titles = list(TITLES)
+    if all(cells[OTHERS] == "–" for cells in rows):
+        for cells in (titles, *rows):
+            del cells[OTHERS]
+    below = f"\nAll runs: {', '.join(common)}.\n" if common else ""
+    return markdown(titles, rows, left=len(titles)) + below
+
+
+def row(runs: list[Run], others: list[str]) -> list[str]:
     config, results = runs[0].read_settings(), [run.read_result() for run in runs]
     quality = [result["quality"] for result in results if "quality" in result]
     return [
-        *(results[0]["data"], config.model, decoder(runs[0]), str(results[0]["epochs"]), unusual(config)),
+        *(results[0]["data"], config.model, decoder(runs[0]), str(results[0]["epochs"])),
+        ", ".join(others) or "–",
         ", ".join(f"{result['test']['error']:.2f}" for result in results),
         str(Errors(tuple(result["test"]["error"] for result in results))),
         f"{statistics.fmean(each['r2'] for each in quality):.2f}" if quality else "–",
@@ -89,7 +113,7 @@ def main() -> None:
             folders[folder] = run
     for folder, run in folders.items():
         keep(run, args.out / folder)
-    text = markdown(TITLES, [row(runs) for runs in groups.values()], left=len(TITLES))
+    text = table(list(groups.values()))
     write_text(args.out / "README.md", text)
     print(f"{text}\n{len(args.runs) - len(finished)} of {len(args.runs)} runs are not finished and were left out")
 

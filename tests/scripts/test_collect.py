@@ -31,11 +31,27 @@ def collect(tmp_path: Path, squares_run: Path, monkeypatch):
 
 def test_seeds_share_a_line_and_other_settings_do_not(collect):
     results = collect({"seed": 0}, {"seed": 1}, {"seed": 2, "reconstruction_weight": 7.0})
-    same, other = (results / "README.md").read_text().splitlines()[2:]
+    same, other = (results / "README.md").read_text().splitlines()[2:4]
     assert "(2)" in same
     assert "(1)" in other
-    assert "reconstruction weight 7.0" in other
-    assert "reconstruction weight 7.0" not in same
+    assert "reconstruction weight 7 " in other
+    assert "reconstruction weight 7 " not in same
+
+
+def test_what_all_runs_have_in_common_stands_below_the_table_instead_of_in_every_line(collect):
+    usual = {"flip": True, "finishing": 0.25, "draw_size": None, "refresh_norm": False}
+    results = collect(usual, usual | {"seed": 1, "reconstruction_weight": 7.0})
+    *table, empty, below = (results / "README.md").read_text().splitlines()
+    assert [line.split(" | ")[4] for line in table] == ["other settings", "---", "–", "reconstruction weight 7"]
+    assert not empty
+    assert below.startswith("All runs: ")
+    for words in ("flip", "finishing 0.25", "no draw size", "no refresh norm"):
+        assert words in below
+
+
+def test_a_column_that_would_be_empty_is_left_out(collect):
+    titles = (collect({"flip": True}) / "README.md").read_text().splitlines()[0]
+    assert "other settings" not in titles
 
 
 def test_runs_that_differ_in_a_setting_alone_are_named_by_where_they_were_written(collect, squares_run, tmp_path):
