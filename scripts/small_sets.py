@@ -27,6 +27,7 @@ import hitnet
 from hitnet.data import load_dataset
 from hitnet.defaults import usual_budget
 from hitnet.runs.run import Run
+from hitnet.runs.train import resume
 
 SIDE, HELD_OUT = 32, 0.2
 SIMPLE = {
@@ -86,7 +87,7 @@ def _run(config: hitnet.TrainConfig, folder: Path) -> Run:
     run = Run.named(config.resolve(), folder.name)
     if run.is_finished:
         return run
-    return hitnet.resume(run.path) if run.state_file.is_file() else hitnet.train(config, overwrite=True)
+    return resume(run.path) if run.state_file.is_file() else hitnet.train(config, overwrite=True)
 
 
 def steps_table(rows: list[dict[str, Any]]) -> str:

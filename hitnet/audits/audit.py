@@ -95,6 +95,8 @@ def audit(
 ) -> Any:
     """Find the wrong labels, odd images and duplicates among these images: a row for each, in their order.
 
+    Images that `corrections` leave out have no row.
+
     images: (count, height, width), (count, channels, height, width) or (count, height, width, channels), bytes or
         floats in [0, 1].
     labels: (count,), integers or strings.
@@ -115,7 +117,7 @@ def audit(
     with _nothing_left(folder):
         _keep_images(folder.images_file, x_train=np.asarray(images), y_train=given, class_names=np.array(names))
         audit_data(config, folds=folds, workers=workers)
-    issues = sorted(folder.read_issues(), key=lambda issue: int(issue.path.removeprefix("train/")))
+    issues = sorted(folder.read_issues(), key=_place)
     columns = {name: np.array([getattr(issue, name) for issue in issues]) for name in COLUMNS}
     for name in ("given_label", "predicted_label"):
         columns[name] = np.array([value_of[text] for text in columns[name]])
@@ -123,8 +125,13 @@ def audit(
         return columns
     import pandas
 
-    index = labels.index if isinstance(labels, pandas.Series) else None
+    index = labels.index if isinstance(labels, pandas.Series) else pandas.RangeIndex(len(given))
+    index = index.take([_place(issue) for issue in issues])
     return pandas.DataFrame(columns, index=index).astype({"duplicate_set": "Int64"})
+
+
+def _place(issue: Issue) -> int:
+    return int(issue.path.removeprefix("train/"))
 
 
 @contextmanager

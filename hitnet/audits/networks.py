@@ -13,6 +13,8 @@ from hitnet.core.checkpoint import read_tensors, write_tensors
 from hitnet.core.model import find_recipe
 from hitnet.data import Dataset, ImageSet
 from hitnet.data.folds import Pool, assign_folds, fold_of
+from hitnet.data.split import unevenness
+from hitnet.defaults import UNEVEN
 from hitnet.experiments.runner import Progress, do, run_here, run_local, survey
 from hitnet.runs import train
 from hitnet.runs.audit_folder import AuditFolder
@@ -43,8 +45,8 @@ class Answers:
     """The networks."""
 
 
-def settings_of_fold(config: TrainConfig, folder: AuditFolder, fold: str, images: int) -> RunSettings:
-    """The settings of a network of an audit, for so many training images.
+def settings_of_fold(config: TrainConfig, folder: AuditFolder, fold: str, labels: Tensor) -> RunSettings:
+    """The settings of a network of an audit, for training images with these labels.
 
     Without a choice of the user's, no images are held out for radii, which come from the judged images, and only the
     first network learns to finish its drawings, since its prototypes are shown.
@@ -58,7 +60,7 @@ def settings_of_fold(config: TrainConfig, folder: AuditFolder, fold: str, images
         finishing=0.0 if config.finishing is None and not fold.startswith("1/") else config.finishing,
         validation=config.validation if config.validation is not None or config.patience else 0.0,
     )
-    return chosen.resolve(config.train_images or images)
+    return chosen.resolve(config.train_images or len(labels), uneven=unevenness(labels) > UNEVEN)
 
 
 def ask_folds(
@@ -70,7 +72,7 @@ def ask_folds(
     trials = [
         FoldTrial(
             variant=f"fold {part + 1} of {folds}",
-            settings=settings_of_fold(config, folder, f"{part + 1}/{folds}", int((parts != part).sum())),
+            settings=settings_of_fold(config, folder, f"{part + 1}/{folds}", images.labels[parts != part]),
             data_name=data.name,
         )
         for part in range(folds)
@@ -120,7 +122,7 @@ def ask_epochs(
     """
     images = everything.images
     assign_folds(images, data.class_names, 2, config.seed)  # refuses what it would refuse with folds
-    settings = settings_of_fold(config, folder, "1/1", len(images))
+    settings = settings_of_fold(config, folder, "1/1", images.labels)
     trial = FoldTrial(variant="all pictures", settings=settings, data_name=data.name)
     run = Run(trial.path)
     _check_data(run, data, settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections import Counter
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -139,4 +140,7 @@ def _to_labels(path: Path, raw: list[Array], class_names: Array | None) -> tuple
     missing = islice((label for label in range(classes) if label not in present), 10)
     if odd := sorted({*missing, *(label for label in present if not 0 <= label < classes)})[:10]:
         raise ValueError(f"{path}: y_train must use every label in 0..{classes - 1} and no other; check {odd}")
-    return labels, tuple(str(name) for name in (range(classes) if class_names is None else class_names.ravel()))
+    numbered = tuple(str(name) for name in (range(classes) if class_names is None else class_names.ravel()))
+    if twice := [name for name, count in Counter(numbered).items() if count > 1]:
+        raise ValueError(f"{path}: class_names must differ, got {', '.join(twice[:10])} more than once")
+    return labels, numbered

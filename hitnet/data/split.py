@@ -10,6 +10,12 @@ from hitnet.data.dataset import Dataset, ImageSet
 MOST_VALUES = 150_000_000  # pixels in all their channels that are looked at together: 600 MB as floats
 
 
+def unevenness(labels: Tensor) -> float:
+    """How many times as many images the largest class has as the smallest."""
+    counts = labels.unique(return_counts=True)[1]
+    return float(counts.max() / counts.min())
+
+
 def stratified_split(labels: Tensor, fraction: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Indices kept and indices held out: (count,) labels -> (kept,), (held,), both in ascending order.
 

@@ -67,7 +67,9 @@ def read_evolution(model: Model, run: Run) -> Iterator[tuple[str, Tensor]]:
     for file in files:
         weights, metadata = read_tensors(file)
         load_weights(former.decoder, weights, str(file))
-        yield f"epoch {metadata['epoch']}", prototypes(former)
+        if not re.fullmatch("[0-9]+", epoch := metadata.get("epoch", "")):
+            raise ValueError(f"{file} must say which epoch it is from, got {epoch[:40]!r}; remove it")
+        yield f"epoch {epoch}", prototypes(former)
     if run.is_finished and run.read_result().get("finishing"):
         yield "finished", prototypes(model)
 

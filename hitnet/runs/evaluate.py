@@ -33,7 +33,8 @@ def evaluate_run(
     file = opened.run.evaluation_file(name)
     write_json(file, content)
     mistakes = file.with_name(f"{file.stem}-mistakes.csv")
-    write_mistakes(model.head, model.config, all_scores(model, data.test), data.test, mistakes)
+    private = opened.run.read_settings().no_exemplars
+    write_mistakes(model.head, model.config, all_scores(model, data.test), data.test, mistakes, sheet=not private)
     return content, file
 
 
@@ -72,7 +73,9 @@ def evaluate_committee(
         name += f"-committee-{hashlib.sha256(members.encode()).hexdigest()[:8]}"
     file = runs[0].evaluation_file(f"{name}-views-{views}" if views > 1 else name)
     write_json(file, content)
-    write_mistakes(committee.head, committee.config, scores, data.test, file.with_name(f"{file.stem}-mistakes.csv"))
+    mistakes = file.with_name(f"{file.stem}-mistakes.csv")
+    private = any(run.read_settings().no_exemplars for run in runs)
+    write_mistakes(committee.head, committee.config, scores, data.test, mistakes, sheet=not private)
     return content, file
 
 
@@ -105,8 +108,10 @@ def _check_trained_on(run: Run, first: Run, source: str | None, data: Dataset) -
         )
 
 
-def write_mistakes(head: Head, config: ModelConfig, scores: Tensor, test: ImageSet, path: Path) -> None:
-    """PATH: every misclassified image, the most certain first; beside it, a sheet of the first hundred as a picture."""
+def write_mistakes(
+    head: Head, config: ModelConfig, scores: Tensor, test: ImageSet, path: Path, *, sheet: bool = True
+) -> None:
+    """PATH: every misclassified image, the most certain first; beside it, with `sheet`, the first hundred of them."""
     from hitnet.interpret import figures  # matplotlib takes a while to load
 
     names, answered, unusual = config.class_names, head.decide(scores), head.outlier_score(scores)
@@ -124,10 +129,10 @@ def write_mistakes(head: Head, config: ModelConfig, scores: Tensor, test: ImageS
         for index in wrong.tolist()
     ]
     write_table(path, [["file" if test.files else "image", "given", "answered", "score", "verdict"], *rows])
-    shown, sheet = wrong[:MOST_SHOWN], path.with_suffix(".png")
-    if not len(shown):
-        sheet.unlink(missing_ok=True)
+    shown, picture = wrong[:MOST_SHOWN], path.with_suffix(".png")
+    if not len(shown) or not sheet:
+        picture.unlink(missing_ok=True)
         return
     titles = [f"{names[int(test.labels[index])]} → {names[int(answered[index])]}" for index in shown]
     heading = f"{len(wrong)} mistakes, given → answered, the most certain first"
-    figures.save(figures.image_grid(to_float(test.images[shown].cpu()), titles, heading), sheet)
+    figures.save(figures.image_grid(to_float(test.images[shown].cpu()), titles, heading), picture)

@@ -118,7 +118,7 @@ def data_for(
 
     test_fraction: for another source without a test part; None uses all of it, since none of it was trained on.
     """
-    settings, expected, names = run.read_settings(), model.config.image_shape, model.config.class_names
+    settings, expected, names = run.read_own_settings(), model.config.image_shape, model.config.class_names
     if source is None or is_same_source(source, settings.data):
         data = load_data(replace(settings, data_dir=data_dir or settings.data_dir))
         # If the images changed, the test part would be split differently and contain training images.

@@ -5,7 +5,7 @@ import io
 import shlex
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ class Run:
 
     args.json             the settings
     env.json              versions, hardware, git, data
+    corrections.csv       a copy of the corrections, with --corrections
     metrics.csv           one line per epoch
     model/                config.json, model.safetensors
     state.safetensors     what resuming needs; removed when the run is finished
@@ -33,7 +34,8 @@ class Run:
     result.json           test error, time and quality of the finished run
     calibration.json      which answers are rejected, written by `hitnet calibrate`
     component-names.json  names that people gave to components
-    eval-DATA.json        what `hitnet eval` measured; its mistakes are in eval-DATA-mistakes.csv and .png
+    eval-DATA.json        what `hitnet eval` measured; its mistakes are in eval-DATA-mistakes.csv, and real pictures of
+                          them in eval-DATA-mistakes.png, not with --no-exemplars
     explanations/         what `hitnet explain` wrote
     exemplars.safetensors real training pictures to show beside drawn ones; not with --no-exemplars
     epochs.safetensors    with `hitnet audit`: what the first epochs said of each picture
@@ -48,6 +50,10 @@ class Run:
     @property
     def environment_file(self) -> Path:
         return self.path / "env.json"
+
+    @property
+    def corrections_file(self) -> Path:
+        return self.path / "corrections.csv"
 
     @property
     def metrics_file(self) -> Path:
@@ -141,8 +147,13 @@ class Run:
 
     @classmethod
     def around(cls, source: Path) -> "Run":
-        """The folder for what is made from a run or a model: the folder itself, or the one that holds the file."""
-        return cls(source if source.is_dir() else source.parent)
+        """The folder for what is made from a run or a model: the folder itself, or the one that holds the file.
+
+        Of the model in a run, the run: `hitnet finish` replaces the model's folder.
+        """
+        folder = source if source.is_dir() else source.parent
+        around = cls(folder.resolve().parent)
+        return around if around.exists and folder.resolve() == around.model_folder else cls(folder)
 
     def create(self, settings: RunSettings, environment: dict[str, Any], *, overwrite: bool = False) -> None:
         """Make the folder with its first two files; an existing one is only replaced on request."""
@@ -155,6 +166,8 @@ class Run:
             )
         with new_folder(self.path, replace=True) as folder:
             write_json(Run(folder).environment_file, environment)
+            if settings.corrections is not None:
+                shutil.copyfile(settings.corrections, Run(folder).corrections_file)
             write_json(Run(folder).settings_file, settings.to_json())
 
     @property
@@ -182,6 +195,11 @@ class Run:
 
     def read_settings(self) -> RunSettings:
         return read_run_settings(self.settings_file)
+
+    def read_own_settings(self) -> RunSettings:
+        """With the run's copy of its corrections: where they came from, more may have been decided since."""
+        settings = self.read_settings()
+        return replace(settings, corrections=self.corrections_file) if self.corrections_file.is_file() else settings
 
     def read_environment(self) -> dict[str, Any]:
         return read_json(self.environment_file)

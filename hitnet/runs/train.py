@@ -14,6 +14,7 @@ from hitnet.core.encoders import WHITENED
 from hitnet.core.model import Model
 from hitnet.core.pretrained import TIMM, load_pretrained
 from hitnet.data import Batches, Dataset, HybridAugmentation, Loading, Variation, at_most, list_datasets
+from hitnet.data.split import unevenness
 from hitnet.data.variation import fingerprint, load_teacher
 from hitnet.defaults import UNEVEN
 from hitnet.files import remove_leftovers
@@ -42,11 +43,11 @@ def train(config: TrainConfig, *, watcher: Watcher | None = None, overwrite: boo
     with prepare(with_full_paths(config), watcher) as (job, fingerprints):
         settings = job.settings
         run = Run.named(settings, job.data.name)
-        for name in ("teacher", "pretrained"):
+        for name in ("teacher", "pretrained", "corrections", "data"):
             source = getattr(settings, name)
             if source not in (None, TIMM) and Path(source).is_relative_to(run.path.resolve()):
                 raise ValueError(
-                    f"{run.path} is the --{name} itself and would be replaced; choose another --seed or --out"
+                    f"{run.path} holds what --{name} names and would be replaced; choose another --seed or --out"
                 )
         watchers = _watchers(run, job, watcher)
         if job.team.leads:
@@ -81,7 +82,7 @@ def resume(path: str | Path, *, watcher: Watcher | None = None) -> Run:
         run.remove_training_state()  # the process may have been killed just before this
         again = f"hitnet train --pretrained {shlex.quote(str(run.path))} …"
         raise ValueError(f"{run.path} is finished, so there is nothing to resume; start another run from it: {again}")
-    with prepare(run.read_settings(), watcher, begun=run.state_file.is_file()) as (job, fingerprints):
+    with prepare(run.read_own_settings(), watcher, begun=run.state_file.is_file()) as (job, fingerprints):
         run.check_same(fingerprints)
         job.state.restore(run.state_file)
         if job.team.leads:
@@ -104,8 +105,7 @@ def prepare(
     precision = choose_precision(settings.precision, device)
     with join_team(device) as team:
         data = load_data(settings, loading)
-        sizes = data.train.labels.unique(return_counts=True)[1]
-        times = float(sizes.max() / sizes.min())
+        times = unevenness(data.train.labels)
         settings = config.resolve(settings.train_images or len(data.train), uneven=times > UNEVEN)
         if settings.balance and times > UNEVEN:
             note = f"every class is shown equally often, since the largest has {times:.0f} times as many images as the"

@@ -14,9 +14,9 @@ from PIL import Image
 from torch import Tensor
 
 from hitnet.core.model import Model
-from hitnet.data import to_float
+from hitnet.data import list_datasets, to_float
 from hitnet.data.corrections import ACTIONS, Correction, check_fits, read_corrections, write_corrections
-from hitnet.data.folds import pool
+from hitnet.data.folds import fold_of, pool
 from hitnet.interpret.label_quality import KIND_WORDS, KINDS
 from hitnet.interpret.prototypes import prototypes
 from hitnet.pictures import SUFFIXES, decode, read_pixels
@@ -38,7 +38,7 @@ class Audit:
     def __init__(self, folder: AuditFolder, device: str = "cpu") -> None:
         self.folder, self.device = folder, device
         self.issues, self.runs = folder.read_issues(), folder.networks()
-        self.settings = self.runs[0].read_settings()
+        self.settings = self.runs[0].read_own_settings()
         self.models: dict[int, Model] = {}
         self.class_names = self._model(0).config.class_names
         self.lock = Lock()  # of the models, the images and the file of decisions
@@ -220,17 +220,19 @@ class Audit:
 
     def _file(self, issue: Issue) -> Path | None:
         """The file of a picture, which lies in the data folder; None for data that are not picture files."""
-        root = Path(self.settings.data)
-        if not root.is_dir():
+        root, inside = Path(self.settings.data), Path(issue.path)
+        if self.settings.data in list_datasets() or not root.is_dir():
             return None
-        file = (root / issue.path).resolve()
-        if not file.is_relative_to(root.resolve()) or file.suffix.lower() not in SUFFIXES:
+        # A picture may be a link to one elsewhere, so the name is checked, not where it leads.
+        if inside.is_absolute() or ".." in inside.parts or inside.suffix.lower() not in SUFFIXES:
             raise ValueError(f"{issue.path!r} is not a picture in {root}; audit again")
-        return file
+        return root / inside
 
     def _read_picture(self, issue: Issue, file: Path | None) -> tuple[Tensor, Tensor]:
         """A picture to show, from its own file if there is one, and as the network sees it: uint8 (c, h, w) both."""
         if file is None:
+            if issue.path not in self._loaded:
+                raise ValueError(f"{self.settings.data} has no image {issue.path!r}; audit again")
             pixels = self._loaded[issue.path]
             return pixels, pixels
         picture = decode(file)
@@ -243,7 +245,10 @@ class Audit:
     @cached_property
     def _loaded(self) -> dict[str, Tensor]:
         """All images by name, for data that are not picture files."""
-        everything = pool(load_data(replace(self.settings, fold=None)))
+        data = load_data(replace(self.settings, fold=None))
+        assert self.settings.fold is not None
+        self.runs[0].check_same({"data": fold_of(data, self.settings.fold, self.settings.seed).fingerprint})
+        everything = pool(data)
         return dict(zip(everything.names, everything.images.images, strict=True))
 
     @cached_property

@@ -40,7 +40,7 @@ def list_runs(run: Run) -> list[dict[str, Any]]:
 def describe_run(run: Run) -> dict[str, Any]:
     """Numbers, curves and prototypes of one run."""
     result, settings, rows = read_result(run), run.read_settings(), run.read_metrics()
-    model = _drawn(run.path, run.weights_file.stat().st_mtime_ns)
+    model = _drawn(run.path, _version(run))
     curves = {name: [[row.get("epoch"), row[name]] for row in rows if name in row] for name in CURVES}
     return {
         "data": text(result.get("data") or settings.data),
@@ -125,8 +125,8 @@ def _opened(path: Path, _changed: tuple[int, int]) -> Model:
 
 
 @lru_cache(maxsize=16)
-def _drawn(path: Path, changed: int) -> dict[str, Any]:
-    """Classes, and prototypes as bytes; drawn once, and again only when the weights change."""
+def _drawn(path: Path, changed: tuple[int, int]) -> dict[str, Any]:
+    """Classes, and prototypes as bytes; drawn once, and again only when the model changes."""
     model = _opened(path, changed)
     content: dict[str, Any] = {
         "classes": list(model.config.class_names),

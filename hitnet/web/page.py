@@ -5,6 +5,7 @@ import json
 import re
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from hitnet.runs.exemplars import keeps_exemplars, read_exemplars
 from hitnet.runs.run import Run
@@ -32,16 +33,15 @@ def static_page(path: Path, exemplars: bool = True) -> str:
     if exemplars and keeps_exemplars(run, model) and run.exemplars_file.is_file():
         kept = read_exemplars(run, model)
     described = describe_run_and_model(run, model, names) | {"ways": pack_ways(model, kept)}
-    description = _inside_script(json.dumps(described, ensure_ascii=False))
     real = None if kept is None else pack_exemplars(kept)
     page = re.sub(r"[ ]*<!-- served -->.*?<!-- /served -->\n", "", _static("index.html"), flags=re.DOTALL)
     parts = {
         '<meta charset="utf-8">\n': f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n',
         '<link rel="stylesheet" href="/static/style.css">': f"<style>\n{_static('style.css')}</style>",
         '<script type="module" src="/static/app.js"></script>': (
-            f'<script type="application/json" id="model">{description}</script>\n'
-            f'<script type="application/json" id="exemplars">{json.dumps(real)}</script>\n'
-            f'<script type="application/json" id="evolution">{json.dumps(pack_evolution(run, model))}</script>\n'
+            f'<script type="application/json" id="model">{_inside_script(described)}</script>\n'
+            f'<script type="application/json" id="exemplars">{_inside_script(real)}</script>\n'
+            f'<script type="application/json" id="evolution">{_inside_script(pack_evolution(run, model))}</script>\n'
             f'<script type="text/plain" id="weights">{weights}</script>\n'
             f'<script type="module">\n{_joined()}</script>'
         ),
@@ -63,6 +63,6 @@ def _static(name: str) -> str:
     return files("hitnet.web").joinpath("static").joinpath(name).read_text(encoding="utf-8")
 
 
-def _inside_script(text: str) -> str:
+def _inside_script(content: Any) -> str:
     """JSON that cannot close the script element around it."""
-    return text.replace("<", "\\u003c")
+    return json.dumps(content, ensure_ascii=False).replace("<", "\\u003c")

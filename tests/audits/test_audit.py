@@ -248,6 +248,29 @@ def test_training_with_corrections_learns_the_corrected_labels(audited: Path, tm
     assert f"{WRONG} labels corrected" in " ".join(run.read_result()["notes"])
 
 
+def test_images_that_corrections_leave_out_have_no_row(squares: Path, no_pictures, tmp_path: Path):
+    with np.load(squares) as file:
+        images, labels = file["x_train"], file["y_train"]
+    write_corrections(tmp_path / "decided.csv", [Correction("train/1", "leave out")])
+    options = {"model": "lenet5-hom", "width": 3, "epochs": 1, "batch_size": 16, "threads": 1, "decoder": "none"}
+    named = pandas.Series(labels, index=[f"image {number}" for number in range(len(labels))])
+    for given, expected in ((labels, list(range(len(labels)))), (named, list(named.index))):
+        table = hitnet.audit(images, given, corrections=tmp_path / "decided.csv", **options)
+        assert table.index.tolist() == [expected[0], *expected[2:]]
+        assert table["given_label"].tolist() == [labels[0], *labels[2:]]
+
+
+@pytest.mark.parametrize("folds", [1, 2])
+def test_uneven_classes_are_shown_equally_often_as_in_training(settings, no_pictures, tmp_path: Path, folds: int):
+    random = np.random.default_rng(0)
+    labels = np.array([0] * 60 + [1] * 8)
+    np.savez(tmp_path / "uneven.npz", x_train=random.integers(0, 255, (68, 28, 28), dtype=np.uint8), y_train=labels)
+    options = {"data": str(tmp_path / "uneven.npz"), "model": "hitnet-fast", "width": 4, "epochs": 1, "decoder": "none"}
+    trained = hitnet.train(settings(**options, finishing=0.0))
+    audit = audit_data(settings(**options, finishing=0.0, out=tmp_path / "audit"), folds=folds)
+    assert [run.read_settings().balance for run in (trained, *audit.networks())] == [True] * (1 + folds)
+
+
 def test_an_audit_with_corrections_hands_them_on_as_they_were(settings, no_pictures, tmp_path: Path):
     """The second round's file alone corrects the original data."""
     before = [Correction("train/0", "relabel", "1", "0"), Correction("train/4", "leave out", "", "1")]

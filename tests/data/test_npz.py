@@ -87,6 +87,10 @@ def test_arrays_can_be_resized(tmp_path):
         ({"x_train": GREY, "y_train": LABELS + 1}, "must use every label in 0..3 and no other; check \\[0\\]"),
         ({"x_train": GREY, "y_train": LABELS - 1}, "check \\[-1\\]"),
         ({"x_train": GREY, "y_train": LABELS, "class_names": np.array(["a", "b"])}, "in 0..1 and no other; check .2"),
+        (
+            {"x_train": GREY, "y_train": LABELS, "class_names": np.array(["a", "b", "a"])},
+            "must differ, got a more",
+        ),
         ({"x_train": GREY, "y_train": LABELS + 0.5}, "integers from 0, or all strings, got float64"),
         ({"x_train": GREY, "y_train": LABELS * 0}, "at least 2 classes"),
         ({"x_train": GREY, "y_train": LABELS, "x_test": GREY, "y_test": LABELS + 3}, "test labels must lie in 0..2"),

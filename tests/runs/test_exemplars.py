@@ -44,7 +44,9 @@ def test_a_run_without_exemplars_never_gets_any(settings: Settings, hitnet_says,
     private = train(settings(no_exemplars=True, capsule_dim=4))
     hitnet_says("prototypes", private.path)
     hitnet_says("finish", private.path, "--steps", 1)
+    hitnet_says("eval", private.path)
     assert not private.exemplars_file.exists()
+    assert [file.suffix for file in private.path.glob("eval-*-mistakes.*")] == [".csv"]
     assert Explorer(private.path).exemplars is None
     assert "image/webp;base64,UklG" not in export_html(private.path).read_text()
     # Not even a copy from another run is shown.

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -259,3 +260,15 @@ def test_a_mistake_is_listed_whatever_its_file_is_called(small_model, tmp_path):
     write_mistakes(model.head, model.config, scores, images, tmp_path / "mistakes.csv")
     with (tmp_path / "mistakes.csv").open(errors="surrogateescape", newline="") as text:
         assert [row["file"] for row in csv.DictReader(text)] == list(files)
+
+
+def test_what_is_made_from_the_model_in_a_run_goes_to_the_run(squares_run):
+    """`hitnet finish` replaces the model's folder and all that is in it."""
+    assert Run.around(squares_run / "model").path == squares_run.resolve()
+    assert Run.around(squares_run / "model" / "model.safetensors").path == squares_run.resolve()
+    assert Run.around(squares_run).path == squares_run
+
+
+def test_what_is_made_from_a_model_alone_goes_to_its_folder(squares_run, tmp_path):
+    alone = Path(shutil.copytree(squares_run / "model", tmp_path / "model"))
+    assert Run.around(alone).path == alone

@@ -13,9 +13,11 @@ from PIL import Image
 import hitnet
 from hitnet import cli
 from hitnet.data import HybridAugmentation, Variation, load_dataset, to_float
+from hitnet.data.corrections import Correction, read_corrections, write_corrections
 from hitnet.files import read_json, write_json
 from hitnet.runs import augment
 from hitnet.runs.atlas import file_name, read_evolution
+from hitnet.runs.evaluate import evaluate_run
 from hitnet.runs.reopen import reopen_drawing
 from hitnet.runs.run import Run
 from hitnet.runs.train import resume, train
@@ -260,9 +262,37 @@ def test_a_run_that_would_replace_what_it_starts_from_is_refused(run_folder, tmp
     options = (
         {"augment": "hybrid", "teacher": source} if name == "teacher" else {"pretrained": str(source), "width": None}
     )
-    with pytest.raises(ValueError, match=rf"is the --{name} itself and would be replaced; choose another --seed"):
+    with pytest.raises(ValueError, match=rf"holds what --{name} names and would be replaced; choose another --seed"):
         train(settings(tmp_path, **options), overwrite=True)
     assert (source / "result.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["corrections", "data"])
+def test_nor_may_it_replace_its_own_data_or_corrections(squares, tmp_path, name):
+    run = tmp_path / "squares" / "lenet5-hom-s0"
+    run.mkdir(parents=True)
+    data = shutil.copy(squares, run) if name == "data" else squares
+    write_corrections(run / "decided.csv", [Correction("train/0", "leave out")])
+    corrections = run / "decided.csv" if name == "corrections" else None
+    with pytest.raises(ValueError, match=rf"holds what --{name} names and would be replaced"):
+        train(settings(tmp_path, data=str(data), corrections=corrections), overwrite=True)
+    assert (run / "decided.csv").is_file()
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_run_keeps_the_corrections_it_was_trained_with(squares, tmp_path):
+    decided = tmp_path / "decided.csv"
+    write_corrections(decided, [Correction("train/0", "leave out"), Correction("test/1", "leave out")])
+    options = {"data": str(squares), "corrections": decided, "epochs": 2}
+    whole = train(settings(tmp_path / "whole", **options))
+    with pytest.raises(KeyboardInterrupt):
+        train(settings(tmp_path / "stopped", **options), watcher=Stop())
+    write_corrections(decided, [*read_corrections(decided), Correction("train/2", "leave out")])
+    stopped = resume(next((tmp_path / "stopped").rglob("args.json")).parent)
+    for name, value in weights(whole.path).items():
+        assert torch.equal(value, weights(stopped.path)[name]), name
+    content, _ = evaluate_run(whole.path)
+    assert content["error"] == whole.read_result()["test"]["error"]
 
 
 @pytest.mark.usefixtures("no_pictures")

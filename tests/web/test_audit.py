@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from playwright.sync_api import Page, expect
 from starlette.testclient import TestClient
-from support.audits import audited
+from support.audits import audited, write_folder
 from support.browser import NewPage, wait_until
 from support.explorer_runs import serving
 
@@ -317,6 +317,48 @@ def test_a_table_that_names_files_elsewhere_shows_none(audit: Path):
     answer = client.get("/api/audit/one", params={"show": "all"})
     assert answer.status_code == 400
     assert "is not a picture in" in answer.json()["error"]
+
+
+def test_pictures_that_are_links_are_shown(settings, no_pictures, tmp_path: Path):
+    originals, links = write_folder(tmp_path / "originals"), tmp_path / "links"
+    for file in originals.rglob("*.png"):
+        link = links / file.relative_to(originals)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(file)
+    folder = audit_data(settings(data=str(links), out=tmp_path / "audit", epochs=1, decoder="none"))
+    shown = Audit(folder).suspect("all", 0)
+    assert shown["missing"] is None
+    assert shown["picture"]
+
+
+def test_pictures_of_a_named_data_set_are_not_looked_for_in_a_folder_of_that_name(
+    settings, no_pictures, tmp_path: Path, monkeypatch
+):
+    config = settings(data="mnist-mini", out=tmp_path / "audit", epochs=1, decoder="none", train_images=100)
+    folder = audit_data(config, folds=2)
+    (tmp_path / "mnist-mini").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert Audit(folder).suspect("all", 0)["picture"]
+
+
+def test_images_that_changed_since_the_audit_are_not_shown_under_their_names(
+    settings, squares: Path, no_pictures, tmp_path: Path
+):
+    folder = audit_data(settings(out=tmp_path / "audit", epochs=1, decoder="none"))
+    with np.load(squares) as file:
+        arrays = dict(file)
+    np.savez(squares, **arrays | {"x_train": arrays["x_train"][::-1]})
+    shown = Audit(folder).suspect("all", 0)
+    assert shown["picture"] is None
+    assert "changed since it began" in shown["missing"]
+
+
+def test_an_audit_shows_its_images_although_its_corrections_were_changed_since(settings, no_pictures, tmp_path: Path):
+    write_corrections(tmp_path / "decided.csv", [Correction("train/1", "leave out")])
+    config = settings(out=tmp_path / "audit", corrections=tmp_path / "decided.csv", epochs=1, decoder="none")
+    folder = audit_data(config)
+    write_corrections(tmp_path / "decided.csv", [Correction(folder.read_issues()[0].path, "leave out")])
+    assert Audit(folder).suspect("all", 0)["picture"]
 
 
 def test_a_run_has_no_audit(run: Path):

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 from support.browser import PHONE, NewPage, canvas_bytes, open_ask, wait_until
 from support.explorer_runs import fake_run, serving
 
+from hitnet.core.checkpoint import read_tensors, write_tensors
 from hitnet.core.model import create_model, load
 from hitnet.data import load_dataset, to_float
 from hitnet.export import export_html
@@ -116,6 +117,15 @@ def test_a_slider_leads_the_prototypes_through_the_epochs(
         page.get_by_role("button", name="Play").click()
         wait_until(page, lambda slider=slider: slider.input_value() == "3")  # type: ignore[misc]
         expect(page.get_by_role("button", name="Play")).to_be_visible()
+
+
+def test_a_snapshot_cannot_bring_a_script_into_the_page(new_page: NewPage, copied_run: Path, tmp_path: Path) -> None:
+    first = copied_run / "snapshots" / "epoch-0001.safetensors"
+    weights, _ = read_tensors(first)
+    write_tensors(first, weights, {"epoch": "</script><script>document.title = 'taken'</script>"})
+    page = new_page(export_html(copied_run, tmp_path / "page.html").as_uri())
+    expect(page.locator(".learning")).to_contain_text("must say which epoch it is from")
+    assert page.title() != "taken"
 
 
 def test_runs_without_snapshots_have_no_such_slider_and_damaged_ones_say_so(

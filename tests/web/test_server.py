@@ -27,7 +27,7 @@ from starlette.testclient import TestClient
 from support.explorer_runs import fake_run
 
 from hitnet.console import show_runs
-from hitnet.core.model import create_model
+from hitnet.core.model import create_model, load
 from hitnet.data import load_dataset, to_float
 from hitnet.interpret.explanation import explain
 from hitnet.runs.run import find_runs
@@ -172,11 +172,23 @@ def test_test_images_can_be_filtered_by_what_happened_to_them(client: TestClient
     nines = client.get("/api/tests?class=9&limit=100").json()
     assert nines["matching"] == int((test.labels == 9).sum())
     assert all(image["label"] == 9 for image in nines["images"])
-    verdicts = {show: client.get(f"/api/tests?show={show}").json()["images"] for show in ("unknown", "ambiguous")}
-    assert all(image["verdict"] == show for show, images in verdicts.items() for image in images)
     one = client.get(f"/api/tests/one?index={mistakes['images'][0]['index']}").json()
     assert one["label"] == mistakes["images"][0]["label"] != one["class_index"]
     assert len(one["label_capsule"]) == 16
+
+
+def test_test_images_can_be_filtered_by_their_verdict(copied_run: Path) -> None:
+    config = copied_run / "model" / "config.json"
+    calibration = {"radii": [0.2] * 5 + [1.2] * 5, "coverage": 0.9, "calibrated_on": 100}
+    config.write_text(json.dumps(json.loads(config.read_text()) | calibration))
+    model = load(copied_run)
+    verdicts = model.verdicts(model.scores(to_float(load_dataset("mnist-mini").test.images)))
+    client = TestClient(create_app(Explorer(copied_run)), base_url="http://localhost")
+    wait_until(lambda: client.get("/api/tests").json()["phase"] == "ready")
+    for show in ("unknown", "ambiguous"):
+        found = client.get(f"/api/tests?show={show}").json()
+        assert found["matching"] == verdicts.count(show) > 0
+        assert all(image["verdict"] == show for image in found["images"])
 
 
 def test_a_test_image_can_be_asked_for_first(copied_run: Path) -> None:
