@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -33,6 +35,23 @@ Pixels = npt.NDArray[np.uint8]
 def is_picture(path: Path) -> bool:
     """Whether it is a file with the suffix of a picture, and not hidden: a Mac leaves ._x.png beside x.png."""
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """All files in a folder but hidden ones, at any depth, links followed; each folder once, even if links go round."""
+    seen: set[str] = set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if (real := os.path.realpath(place)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        yield from (Path(place, name) for name in files if not name.startswith("."))
+
+
+def foreign_kind(path: Path) -> str | None:
+    """HEIC and the like, if the suffix says that it is a picture of a kind that is not read."""
+    return path.suffix[1:].upper() if path.suffix.lower() in FOREIGN else None
 
 
 def read_pixels(source: Source, image_shape: tuple[int, int, int], fit: Fit = "stretch") -> tuple[Pixels, str | None]:
@@ -116,18 +135,26 @@ def _check_scans(source: Source) -> None:
 
 def _eight_bits(image: Image.Image) -> Image.Image:
     """Any mode -> L or RGB."""
-    if image.mode.startswith("I"):
-        # 16 bits per pixel: PIL would clip at 255 where the range must be scaled.
-        # Some rows at a time: the arithmetic needs more bytes than the picture.
-        deep, shallow = np.asarray(image), np.empty((image.height, image.width), np.uint8)
-        for rows in range(0, image.height, ROWS):
-            band = deep[rows : rows + ROWS].astype(np.int32).clip(0, 65535)
-            shallow[rows : rows + ROWS] = (band + 128) // 257
-        return Image.fromarray(shallow)
+    if image.mode.startswith(("I", "F")):
+        return _scaled(image)
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("L" if image.mode in ("1", "L") else "RGB")
+
+
+def _scaled(image: Image.Image) -> Image.Image:
+    """16 bits per pixel or floats, which PIL would clip at 255, scaled to 8 bits."""
+    deep, shallow = np.asarray(image), np.empty((image.height, image.width), np.uint8)
+    low, high = deep.min(), deep.max()
+    limit = 65535 if image.mode != "F" else 1 if high <= 1 else 255
+    if not (low >= 0 and high <= limit):  # written this way, NaN fails too
+        expected = "floats from 0 to 1 or to 255" if image.mode == "F" else "numbers from 0 to 65535"
+        raise ValueError(f"expected {expected}, got {low} to {high}; save it with 8 or 16 bits")
+    # Some rows at a time: the arithmetic needs more bytes than the picture.
+    for rows in range(0, image.height, ROWS):
+        shallow[rows : rows + ROWS] = np.rint(deep[rows : rows + ROWS] * (255 / limit))
+    return Image.fromarray(shallow)
 
 
 def _fitted(image: Image.Image, size: tuple[int, int], fit: Fit) -> Image.Image:
@@ -162,8 +189,7 @@ def _unreadable(source: Source, error: Exception) -> Exception:
         return FileNotFoundError(f"{name} does not exist")
     if isinstance(source, (str, Path)) and Path(source).is_file() and Path(source).stat().st_size == 0:
         return ValueError(f"{name} is empty")
-    if isinstance(source, (str, Path)) and Path(source).suffix.lower() in FOREIGN:
-        kind = Path(source).suffix.lower().lstrip(".").upper()
+    if isinstance(source, (str, Path)) and (kind := foreign_kind(Path(source))):
         return ValueError(f"{name} is {kind}, which is not read; convert it to JPEG or PNG")
     if isinstance(error, UnidentifiedImageError):
         return ValueError(f"{name} is not one of {', '.join(FORMATS)}, or is damaged")

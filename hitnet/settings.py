@@ -43,6 +43,7 @@ LARGEST = {
     "routing_iterations": 100,
 }
 LARGEST_SIDE = 10_000
+LARGEST_SEED = 2**32 - 1  # as numpy and scikit-learn have it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +154,8 @@ class RunOptions:
     """Train on only this many images, in proportion to the class sizes, at least one per class."""
     validation: float | None = None
     """Fraction of the training images held out to find how far from its centre a class usually lands, for verdicts,
-    and for patience; the network's own if not given (hitnet-fast: 500 images, within 3 to 10 %; paper: 0)."""
+    and for patience; the network's own if not given (hitnet-fast: 500 images, within 3 to 10 %,
+    and one of each class; paper: 0)."""
     coverage: float = 0.99
     """For verdicts: the true class should lie within its usual distance for this fraction of new images."""
     patience: int = 0
@@ -298,9 +300,11 @@ class TrainConfig(NetworkOptions, RunOptions):
             if isinstance(value := getattr(self, name), str):
                 object.__setattr__(self, name, Path(value))
         check_types(vars(self), _type_hints(type(self)))
-        for name, lowest in (("epochs", 1), ("batch_size", 2), ("shift", 0), ("patience", 0), ("seed", 0)):
+        for name, lowest in (("epochs", 1), ("batch_size", 2), ("shift", 0), ("patience", 0)):
             if getattr(self, name) is not None and getattr(self, name) < lowest:
                 raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise ValueError(f"seed must lie in 0..{LARGEST_SEED}, got {self.seed}")
         if self.draw_size is not None and self.draw_size < 1:
             raise ValueError(f"draw_size must be at least 1 pixel, got {self.draw_size}; the usual one is 64")
         if self.freeze and self.pretrained is None:

@@ -59,7 +59,13 @@ def show_audit(folder: AuditFolder) -> None:
     worst = folder.read_issues()[:SUSPECTS]
     table = new_table(["most suspicious", "given", "suggested", "quality", "kind"], "lllrl")
     for issue in worst:
-        add_row(table, issue.path, issue.given_label, issue.predicted_label, f"{issue.label_score:.4f}", issue.kind)
+        names = (_cut(name, 24) for name in (issue.given_label, issue.predicted_label))
+        add_row(table, _cut(issue.path, 60), *names, f"{issue.label_score:.4f}", issue.kind)
     show(table)
     say(f"look:   {folder.page_file}")
     say(f"decide: hitnet explore {shlex.quote(str(folder.path))}")
+
+
+def _cut(name: str, most: int) -> str:
+    """A long name without its middle, so that the table fits the terminal."""
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[most // 2 + 1 - most :]}"

@@ -10,6 +10,7 @@ split and its number in it, from 0. Only relabelling needs a label. `given_label
 kept as they are.
 """
 
+import codecs
 import csv
 import io
 import os
@@ -49,9 +50,12 @@ class Correction:
 def read_corrections(path: Path) -> list[Correction]:
     """The corrections in a file; an error names the line that cannot be one."""
     try:
-        text = os.fsdecode(read_record(path)).removeprefix("\ufeff")  # a mark that spreadsheets put first
+        content = read_record(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"there are no corrections in {path}; check --corrections") from None
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError(f"{path} is UTF-16, expected UTF-8; save it as CSV UTF-8")
+    text = os.fsdecode(content).removeprefix("\ufeff")  # a mark that spreadsheets put first
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     corrections: list[Correction] = []
     lines: dict[str, int] = {}

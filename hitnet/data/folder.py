@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from hitnet.data.dataset import Dataset, ImageSet
 from hitnet.data.mapped import MappedImages
 from hitnet.data.reading import Loading, Pictures, read_pictures
 from hitnet.data.split import split_off_test
-from hitnet.pictures import SUFFIXES, is_picture
+from hitnet.pictures import SUFFIXES, files_below, foreign_kind, is_picture
 from hitnet.settings import Fit
 
 LISTED = 50  # at most this many bad files are listed in an error
@@ -141,22 +142,26 @@ def _check_name(name: str, folder: Path) -> None:
 def _class_entries(folder: Path, part: Part, notes: list[str]) -> list[Entry]:
     """The pictures of each class folder, at any depth; other files are only counted."""
     entries: list[Entry] = []
-    others = 0
+    others: list[Path] = []
     class_folders = {path.name: path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}
     for name in natural_order(class_folders):
         _check_name(name, folder)
-        files = {
-            path.relative_to(folder).as_posix(): path
-            for path in class_folders[name].rglob("*")
-            if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-        }
+        files = {path.relative_to(folder).as_posix(): path for path in files_below(class_folders[name])}
         pictures = [files[key] for key in natural_order(files) if is_picture(files[key])]
-        others += sum(not is_picture(path) and path.name.lower() not in SYSTEM_FILES for path in files.values())
+        others += [path for path in files.values() if not is_picture(path) and path.name.lower() not in SYSTEM_FILES]
         entries += [Entry(path, name, part) for path in pictures]
         if not pictures:
             notes.append(f"folder {name}/ in {folder.name}/ has no pictures and is left out")
-    if others:
-        notes.append(f"{others} files in {folder.name}/ are not pictures and are left out")
+    foreign = Counter(kind for path in others if path.exists() and (kind := foreign_kind(path)))
+    unread = [
+        f"{count} files in {folder.name}/ are {kind}, which is not read; convert them to JPEG or PNG"
+        for kind, count in foreign.items()
+    ]
+    notes += unread
+    if dangling := sum(not path.exists() for path in others):
+        notes.append(f"{dangling} links in {folder.name}/ lead to nothing and are left out")
+    if rest := len(others) - foreign.total() - dangling:
+        notes.append(f"{rest} files in {folder.name}/ are not pictures and are left out")
     if loose := sum(is_picture(path) for path in folder.iterdir()):
         notes.append(f"{loose} pictures in {folder.name}/ are in no class folder and are left out")
     names = natural_order({entry.class_name for entry in entries})
@@ -165,7 +170,7 @@ def _class_entries(folder: Path, part: Part, notes: list[str]) -> list[Entry]:
     if len(names) < least:
         raise ValueError(
             f"{folder} must hold {folders} with pictures ({', '.join(sorted(SUFFIXES))}), "
-            f"got {names or 'none'}; put the pictures of each class in a folder named after it"
+            f"got {names or 'none'}; {'; '.join(unread) or 'put the pictures of each class in a folder named after it'}"
         )
     return entries
 

@@ -1,8 +1,8 @@
 """Answers for picture files: class, score and verdict of each, and a decision card that shows why."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,9 +12,9 @@ from hitnet.core.heads import Verdict
 from hitnet.core.model import Model
 from hitnet.data import read_image, to_float
 from hitnet.errors import check_known
-from hitnet.files import write_json
+from hitnet.files import read_json, write_json
 from hitnet.interpret.explanation import explain
-from hitnet.pictures import is_picture
+from hitnet.pictures import files_below, foreign_kind, is_picture
 from hitnet.runs.committee import Committee
 
 
@@ -76,7 +76,7 @@ def _with_those_in_folders(files: Sequence[Path]) -> list[Path]:
     for file in files:
         if not file.is_dir():
             found.append(file)
-        elif inside := sorted(path for path in file.rglob("*") if is_picture(path)):
+        elif inside := sorted(path for path in files_below(file) if is_picture(path) or foreign_kind(path)):
             found += inside
         else:
             raise ValueError(f"there are no pictures in {file}; give PNG, JPEG, WebP, BMP, GIF or TIFF files")
@@ -114,23 +114,36 @@ class Card:
 
 
 def write_cards(model: Model, files: Sequence[Path], folder: Path, rival: str | None = None) -> list[Card]:
-    """FOLDER/<file>-card.png and .json for each file, in the order given; `rival` is a class for `explain`."""
+    """FOLDER/<file>-card.png and .json for each file, in the order given; `rival` is a class for `explain`.
+
+    A folder stands for all pictures in it, at any depth.
+    """
     from hitnet.interpret import figures  # matplotlib takes a while to load
 
     names = model.config.class_names
     asked = None if rival is None else names.index(check_known(rival, names, "class"))
     cards = []
-    seen: Counter[str] = Counter()
-    for picture in read_pictures(model, files):
+    taken: set[Path] = set()
+    for picture in read_pictures(model, _with_those_in_folders(files)):
         file = picture.file
         if picture.image is None:
             cards.append(Card(str(file), error=picture.error))
             continue
         explanation = explain(model, picture.image, asked)
-        seen[file.stem] += 1
-        # Files from different folders may have the same name.
-        name = f"{file.stem}-card" if seen[file.stem] == 1 else f"{file.stem}-card-{seen[file.stem]}"
-        path = figures.save(figures.decision_card(explanation), folder / f"{name}.png", dpi=120)
+        path = _free_place(folder, file, taken)
+        taken.add(path)
+        figures.save(figures.decision_card(explanation), path, dpi=120)
         write_json(path.with_suffix(".json"), {"file": str(file), "note": picture.note, **explanation.to_json()})
         cards.append(Card(str(file), explanation.words, path, picture.note))
     return cards
+
+
+def _free_place(folder: Path, file: Path, taken: set[Path]) -> Path:
+    """Where the card of a file goes: pictures in different folders may have the same name, and each keeps its card."""
+
+    def is_free(path: Path) -> bool:
+        record = path.with_suffix(".json")
+        return path not in taken and (not record.is_file() or read_json(record).get("file") == str(file))
+
+    endings = chain([""], (f"-{number}" for number in count(2)))
+    return next(filter(is_free, (folder / f"{file.stem}-card{ending}.png" for ending in endings)))

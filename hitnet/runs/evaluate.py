@@ -133,6 +133,6 @@ def write_mistakes(
     if not len(shown) or not sheet:
         picture.unlink(missing_ok=True)
         return
-    titles = [f"{names[int(test.labels[index])]} → {names[int(answered[index])]}" for index in shown]
+    titles = [f"{names[int(test.labels[index])]}\n→ {names[int(answered[index])]}" for index in shown]
     heading = f"{len(wrong)} mistakes, given → answered, the most certain first"
     figures.save(figures.image_grid(to_float(test.images[shown].cpu()), titles, heading), picture)

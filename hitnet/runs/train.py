@@ -16,7 +16,7 @@ from hitnet.core.pretrained import TIMM, load_pretrained
 from hitnet.data import Batches, Dataset, HybridAugmentation, Loading, Variation, at_most, list_datasets
 from hitnet.data.split import unevenness
 from hitnet.data.variation import fingerprint, load_teacher
-from hitnet.defaults import UNEVEN
+from hitnet.defaults import LARGEST_VALIDATION, UNEVEN
 from hitnet.files import remove_leftovers
 from hitnet.runs.calibrate import find_radii
 from hitnet.runs.environment import describe_environment
@@ -110,6 +110,11 @@ def prepare(
         if settings.balance and times > UNEVEN:
             note = f"every class is shown equally often, since the largest has {times:.0f} times as many images as the"
             data = replace(data, notes=(*data.notes, f"{note} smallest (--balance False for each image equally often)"))
+        if config.shift is not None and config.shift >= min(data.image_shape[1:]):
+            _, height, width = data.image_shape
+            raise ValueError(
+                f"shift must be smaller than the {width}×{height} images, got {config.shift}; the usual one is 2"
+            )
         if settings.freeze and team.size > 1:
             raise ValueError(f"--freeze trains in one process, got {team.size}; start it without torchrun")
         model_config = settings.model_config(data.image_shape, data.class_names)
@@ -134,6 +139,10 @@ def prepare(
                 raise
             settings = replace(settings, validation=0.0)  # nobody asked for it
             training, validation = split(data, settings)
+        held = 0 if validation is None or data.validation is not None else len(validation)
+        if held > 1 + LARGEST_VALIDATION * (held + len(training)) and config.validation is None:
+            note = f"{held} of {held + len(training)} training images are held out for verdicts, one of each class"
+            data = replace(data, notes=(*data.notes, f"{note} (--validation 0 trains on all)"))
         if settings.patience and validation is None:
             raise ValueError("patience needs validation images to watch; add --validation 0.1, for example")
         training = training.to(device)

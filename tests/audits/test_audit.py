@@ -79,6 +79,17 @@ def test_the_terminal_says_what_kinds_mean_and_never_that_it_took_no_time(audite
     assert KIND_WORDS["wrong label"] in (audited / "index.html").read_text()
 
 
+def test_long_names_leave_room_for_the_rest_of_the_table(audited: Path, tmp_path: Path, capsys):
+    copied = AuditFolder(Path(shutil.copytree(audited, tmp_path / "audit")))
+    issue = replace(copied.read_issues()[0], given_label="g" * 200 + "END", path="p" * 200 + "/7.png")
+    copied.write_issues([issue])
+    show_audit(copied)
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "END" in line)
+    assert len(line) < 200
+    assert "/7.png" in line
+    assert issue.kind in line
+
+
 @pytest.mark.parametrize(("epochs", "seconds"), [((0, 0), None), ((3, 1), 20.0), ((4, 4), None)])
 def test_the_time_left_is_known_after_the_first_epoch_and_until_the_last(epochs: tuple[int, int], seconds):
     trial = SimpleNamespace(settings=SimpleNamespace(epochs=4))

@@ -53,6 +53,12 @@ def test_a_file_written_by_a_spreadsheet_is_read(tmp_path: Path):
     assert read_corrections(tmp_path / "c.csv") == [Correction("train/1", "leave out", "", "", 2)]
 
 
+def test_a_file_in_utf_16_is_named_as_such(tmp_path: Path):
+    (tmp_path / "c.csv").write_text("path,action,label\ntrain/1,keep,\n", encoding="utf-16")
+    with pytest.raises(ValueError, match="is UTF-16, expected UTF-8; save it as CSV UTF-8"):
+        read_corrections(tmp_path / "c.csv")
+
+
 def test_columns_of_the_user_are_kept(tmp_path: Path):
     (tmp_path / "c.csv").write_text("path,by,action,label,why\na,Ann,keep,,clear\nb,Bob,relabel,dog,ears\n")
     write_corrections(tmp_path / "c.csv", [*read_corrections(tmp_path / "c.csv"), Correction("c", "keep")])

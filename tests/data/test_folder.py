@@ -179,6 +179,31 @@ def test_only_bad_files_are_an_error_even_when_skipped(tmp_path):
         load_dataset(tmp_path, skip_bad=True)
 
 
+def test_links_to_folders_are_followed_once_and_links_to_nothing_are_counted(tmp_path):
+    fill(tmp_path / "elsewhere", 3)
+    for name in "ab":
+        fill(tmp_path / "data" / name, 2)
+    (tmp_path / "data" / "b" / "more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "data" / "b" / "round").symlink_to(tmp_path / "data" / "b")
+    (tmp_path / "data" / "b" / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    loaded = load_dataset(tmp_path / "data")
+    labels = torch.cat([loaded.train.labels, loaded.test.labels])
+    assert labels.bincount().tolist() == [2, 5]
+    assert "1 links in data/ lead to nothing and are left out" in loaded.notes
+
+
+def test_pictures_of_a_foreign_kind_are_named(tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "photo.HEIC").write_text("x")
+    words = f"2 files in {tmp_path.name}/ are HEIC, which is not read; convert them to JPEG or PNG"
+    with pytest.raises(ValueError, match=f"got none; {words}"):
+        load_dataset(tmp_path)
+    for name in "ab":
+        fill(tmp_path / name, 2)
+    assert words in load_dataset(tmp_path).notes
+
+
 def test_other_and_hidden_files_are_left_out_quietly(tmp_path):
     for name in "ab":
         fill(tmp_path / name, 3)

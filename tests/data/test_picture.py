@@ -55,6 +55,27 @@ def test_sixteen_bits_are_scaled_not_clipped():
     assert np.asarray(decode(saved(Image.fromarray(deep)))).tolist() == [[0, 1, 128, 255]]
 
 
+def test_floats_are_scaled_from_their_range():
+    for limit in (1, 255):
+        floats = np.array([[0, 0.25, 0.5, 1]], np.float32) * limit
+        assert np.asarray(decode(saved(Image.fromarray(floats), "TIFF"))).tolist() == [[0, 64, 128, 255]]
+
+
+@pytest.mark.parametrize(
+    ("pixels", "message"),
+    [
+        (np.array([[0, 4095]], np.float32), "expected floats from 0 to 1 or to 255, got 0.0 to 4095.0; save it with 8"),
+        (np.array([[-0.5, 1]], np.float32), "expected floats"),
+        (np.array([[0, np.nan]], np.float32), "expected floats"),
+        (np.array([[0, np.inf]], np.float32), "expected floats"),
+        (np.array([[0, 2**30]], np.int32), "expected numbers from 0 to 65535, got 0 to 1073741824"),
+    ],
+)
+def test_a_range_that_nobody_knows_is_refused(pixels, message):
+    with pytest.raises(ValueError, match=message):
+        decode(saved(Image.fromarray(pixels), "TIFF"))
+
+
 def test_transparency_is_laid_on_white():
     image = Image.new("RGBA", (3, 1), (0, 0, 0, 0))
     image.putpixel((1, 0), (0, 0, 0, 255))

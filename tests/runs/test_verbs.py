@@ -121,6 +121,17 @@ def test_explain_writes_a_card_for_each_image_it_can_read(run, hitnet_says, tmp_
     assert read_json(folder / "digit-card-2.json")["note"] == "28×28 from 40×30, grey from colour"
 
 
+def test_explain_takes_folders_and_leaves_the_cards_of_other_pictures(small_run, hitnet_says, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        Image.new("L", (28, 28), 90).save(tmp_path / name / "digit.png")
+    for folder in ("one", "two", "one"):
+        hitnet_says("explain", small_run, tmp_path / folder)
+    cards = {path.name: read_json(path)["file"] for path in (small_run / "explanations").glob("*.json")}
+    expected = {"digit-card.json": "one", "digit-card-2.json": "two"}
+    assert cards == {name: str(tmp_path / folder / "digit.png") for name, folder in expected.items()}
+
+
 def test_explain_writes_where_it_is_told(run, hitnet_says, tmp_path):
     Image.new("L", (28, 28)).save(tmp_path / "black.png")
     hitnet_says("explain", run, tmp_path / "black.png", "--out", tmp_path / "cards")

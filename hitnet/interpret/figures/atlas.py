@@ -34,17 +34,19 @@ def image_grid(images: Tensor, titles: Sequence[str], title: str) -> Figure:
     """Pictures side by side, ten per row, with a title above each: (count, channels, height, width)."""
     columns = min(10, len(images))
     rows = math.ceil(len(images) / columns)
-    side, pitch, head = 1.0, 1.28, 0.28
+    lines = max(word.count("\n") + 1 for word in titles)
+    side, words, head = 1.0, 0.1 + 0.14 * lines, 0.28
+    pitch = side + words + 0.04
     # Even one or two pictures leave room for the title.
     width, height = max(1.08 * columns, 0.095 * len(title), 4.0), pitch * rows + head
     figure = Figure(figsize=(width, height))
     figure.text(0.5, 1 - 0.05 / height, title, ha="center", va="top", fontsize=11)
     margin = (width - 1.08 * columns) / 2 + 0.04
     for index, (image, word) in enumerate(zip([*images], titles, strict=True)):
-        left, top = margin + index % columns * 1.08, head + index // columns * pitch + 0.24
+        left, top = margin + index % columns * 1.08, head + index // columns * pitch + words
         axes = figure.add_axes((left / width, 1 - (top + side) / height, side / width, side / height))
         show(axes, image)
-        axes.set_title(shortened(word), fontsize=8, pad=3)
+        axes.set_title("\n".join(map(shortened, word.split("\n"))), fontsize=8, pad=3)
     return figure
 
 

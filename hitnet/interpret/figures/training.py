@@ -88,7 +88,7 @@ def confusion_matrix(confusion: Tensor, class_names: Sequence[str], title: str) 
     np.fill_diagonal(wrong, 0)
     shades = LinearSegmentedColormap.from_list("mistakes", ["white", "#f6b26b", "#a63603"])
     picture = axes.imshow(wrong, cmap=shades, vmin=0, vmax=max(1.0, wrong.max()))
-    figure.colorbar(picture, ax=axes, shrink=0.75, label="misclassified images, % of the true class")
+    figure.colorbar(picture, ax=axes, shrink=0.75, label="misclassified,\n% of the true class")
     if classes <= 30:
         for row, column in np.argwhere(counts > 0):
             strong = wrong[row, column] > 0.6 * max(1.0, wrong.max())
