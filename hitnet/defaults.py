@@ -62,7 +62,6 @@ BATCHES_PER_EPOCH = 25
 SMALLEST_BATCH = 16
 # Where the largest class has more than so many times the images of the smallest, all are shown equally often.
 UNEVEN = 5
-LARGEST_VALIDATION = 0.1
 
 
 def usual_budget(images: int, batch: int | None = None) -> dict[str, int]:
@@ -77,7 +76,7 @@ def usual_budget(images: int, batch: int | None = None) -> dict[str, int]:
 
 def usual_validation(images: int) -> float:
     """The fraction to hold out for verdicts: 500 images, but at most a tenth and at least 3 % of them."""
-    return round(min(LARGEST_VALIDATION, max(0.03, 500 / images)), 4)
+    return round(min(0.1, max(0.03, 500 / images)), 4)
 
 
 def complete(options: dict[str, Any], network: str, images: int | None = None, uneven: bool = False) -> dict[str, Any]:

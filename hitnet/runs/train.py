@@ -16,7 +16,7 @@ from hitnet.core.pretrained import TIMM, load_pretrained
 from hitnet.data import Batches, Dataset, HybridAugmentation, Loading, Variation, at_most, list_datasets
 from hitnet.data.split import unevenness
 from hitnet.data.variation import fingerprint, load_teacher
-from hitnet.defaults import LARGEST_VALIDATION, UNEVEN
+from hitnet.defaults import UNEVEN
 from hitnet.files import remove_leftovers
 from hitnet.runs.calibrate import find_radii
 from hitnet.runs.environment import describe_environment
@@ -140,8 +140,8 @@ def prepare(
             settings = replace(settings, validation=0.0)  # nobody asked for it
             training, validation = split(data, settings)
         held = 0 if validation is None or data.validation is not None else len(validation)
-        if held > 1 + LARGEST_VALIDATION * (held + len(training)) and config.validation is None:
-            note = f"{held} of {held + len(training)} training images are held out for verdicts, one of each class"
+        if held > 1 + settings.validation * (held + len(training)):
+            note = f"{held} of {held + len(training)} training images are held out, one of each class at least"
             data = replace(data, notes=(*data.notes, f"{note} (--validation 0 trains on all)"))
         if settings.patience and validation is None:
             raise ValueError("patience needs validation images to watch; add --validation 0.1, for example")
