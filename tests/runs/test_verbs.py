@@ -15,6 +15,7 @@ from hitnet import cli
 from hitnet.data import HybridAugmentation, Variation, load_dataset, to_float
 from hitnet.data.corrections import Correction, read_corrections, write_corrections
 from hitnet.files import read_json, write_json
+from hitnet.interpret.quality import quality
 from hitnet.runs import augment
 from hitnet.runs.atlas import file_name, read_evolution
 from hitnet.runs.evaluate import evaluate_run
@@ -70,6 +71,14 @@ def test_prototypes_says_what_the_network_reads_in_its_own_drawings(small_run, h
     kept = {name: value for name, value in result["quality"].items() if name not in found}
     (small_run / "result.json").write_text(json.dumps(result | {"quality": kept}))
     assert "sweeps" not in hitnet_says("prototypes", small_run), "a run made before says what it measured"
+
+
+def test_prototypes_gives_no_share_of_a_variation_that_is_not_there(small_run, hitnet_says):
+    model, data = hitnet.load(small_run), load_dataset(read_json(small_run / "args.json")["data"]).test
+    alone = quality(model, to_float(data.pixels()[:3]), data.labels[:3])  # one image of each class
+    result = read_json(small_run / "result.json")
+    (small_run / "result.json").write_text(json.dumps(result | {"quality": alone.to_json()}))
+    assert "–: no class has two different test images" in hitnet_says("prototypes", small_run)
 
 
 def test_prototypes_measures_the_quality_of_a_run_that_did_not(small_run, hitnet_says):
