@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 from record import machine
 from rich.console import Console
 from rich.table import Table
@@ -189,7 +190,10 @@ def plot(numbers: dict[str, Any]) -> Figure:
         axes.set_xlabel(label)
     for axes in panels:
         axes.set(xscale="log", yscale="log")
-        axes.grid(alpha=0.3, which="both")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("training step, ms")
     panels[0].legend(frameon=False, fontsize=7)
     for axes, ticks in zip(panels, (BATCHES, SIZES, CLASSES, DIMS), strict=True):

@@ -133,6 +133,8 @@ def write_mistakes(
     if not len(shown) or not sheet:
         picture.unlink(missing_ok=True)
         return
-    titles = [f"{names[int(test.labels[index])]}\n→ {names[int(answered[index])]}" for index in shown]
+    pairs = [(names[int(test.labels[index])], names[int(answered[index])]) for index in shown]
+    between = " → " if max(len(given) + len(other) for given, other in pairs) <= 10 else "\n→ "
+    titles = [between.join(pair) for pair in pairs]
     heading = f"{len(wrong)} mistakes, given → answered, the most certain first"
     figures.save(figures.image_grid(to_float(test.images[shown].cpu()), titles, heading), picture)
