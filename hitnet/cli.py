@@ -134,7 +134,9 @@ def evaluate(
     else:
         content, path = evaluate_committee(runs, data, data_dir, device, skip_bad, views)
     console.show_evaluation(content)
-    console.say(f"written to {path}; each mistake is listed in {path.stem}-mistakes.csv and shown in its .png")
+    mistakes = path.with_name(f"{path.stem}-mistakes.csv")
+    shown = " and shown in its .png" if mistakes.with_suffix(".png").is_file() else ""
+    console.say(f"written to {path}; each mistake is listed in {mistakes.name}{shown}")
 
 
 def predict(
