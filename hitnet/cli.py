@@ -351,7 +351,7 @@ def explain(
 
     Args:
         run: A run folder, a model folder or a safetensors file.
-        images: PNG, JPEG, WebP, BMP, GIF or TIFF files of any size and colour.
+        images: PNG, JPEG, WebP, BMP, GIF or TIFF files of any size and colour, or folders of them.
         rival: The class for "What would make it ...?"; the next best if not given.
         out: Where the cards go; RUN/explanations if not given.
         device: auto, cpu, cuda, cuda:1, mps.
