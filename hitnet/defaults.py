@@ -44,7 +44,7 @@ OWN: dict[str, dict[str, Any]] = {
 FROZEN: dict[str, Any] = {"learning_rate": FAST["learning_rate"], "finishing": 0.0}
 
 # How training images are varied: recipes by name, each part of which can also be set by itself.
-LARGEST_CHANGE = {"rotate": 180.0, "scale": 0.9, "shear": 60.0, "colour": 1.0, "erase": 1.0}
+LARGEST_CHANGE = {"rotate": 180.0, "scale": 0.9, "shear": 60.0, "bend": 0.1, "colour": 1.0, "erase": 1.0}
 UNVARIED: dict[str, Any] = {"shift": 0, "flip": False, **dict.fromkeys(LARGEST_CHANGE, 0.0)}
 RECIPES: dict[str, dict[str, Any]] = {
     "none": UNVARIED,

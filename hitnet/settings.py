@@ -127,6 +127,9 @@ class RunOptions:
     """Make them wider or narrower, taller or shorter, by up to this fraction; the recipe's own if not given."""
     shear: float | None = None
     """Slant them by up to this many degrees; the recipe's own if not given."""
+    bend: float | None = None
+    """Bend them like rubber: 4×4 points move by up to this fraction of the shorter side, and what lies between them
+    follows; the recipe's own if not given."""
     colour: float | None = None
     """Change their saturation, contrast and brightness by up to this fraction; the recipe's own if not given."""
     erase: float | None = None
@@ -366,6 +369,7 @@ class RunSettings(TrainConfig):
     rotate: float = field()
     scale: float = field()
     shear: float = field()
+    bend: float = field()
     colour: float = field()
     erase: float = field()
     refresh_norm: bool = field()

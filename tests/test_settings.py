@@ -149,6 +149,7 @@ def test_a_recipe_fills_in_what_was_left_open_and_a_given_part_replaces_its_own(
     [
         ({"rotate": 181.0}, r"rotate must lie in \[0, 180\], got 181.0; 0 turns it off"),
         ({"scale": 1.0}, r"scale must lie in \[0, 0.9\]"),
+        ({"bend": 0.2}, r"bend must lie in \[0, 0.1\], got 0.2; 0 turns it off"),
         ({"erase": -0.1}, r"erase must lie in \[0, 1\]"),
         ({"colour": float("nan")}, r"colour must lie in \[0, 1\], got nan"),
         ({"freeze": True, "pretrained": "run", "shift": 3}, "freeze looks at every picture once"),

@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import affine_grid, grid_sample
+from torch.nn.functional import affine_grid, grid_sample, interpolate
 
 from hitnet.settings import Fill
 
@@ -49,11 +49,13 @@ def warp(
     offsets: Tensor | None = None,
     fill: Fill = "zeros",
     interpolation: Literal["bilinear", "bicubic"] = "bilinear",
+    bends: Tensor | None = None,
 ) -> Tensor:
-    """Images after their affine map about the middle, then moved by (down, right).
+    """Images bent, then after their affine map about the middle, then moved by (down, right).
 
     Bicubic interpolation keeps pictures sharper than bilinear, and goes a little beyond their values at edges.
-    (count, c, h, w) of floats, (count, 2, 2), (count, 2) in pixels -> (count, c, h, w).
+    Bends say for the points of a net over each image how much farther (right, down) their colour comes from.
+    (count, c, h, w) of floats, (count, 2, 2), (count, 2) and (count, 2, net, net) in pixels -> (count, c, h, w).
     """
     height, width = images.shape[-2:]
     # grid_sample needs to know where each new pixel comes from, in units of half the image.
@@ -62,6 +64,10 @@ def warp(
     moves = torch.zeros_like(maps[:, 0]) if offsets is None else offsets.flip(1) / half
     origin = torch.cat([inverse, -inverse @ moves[:, :, None]], dim=2)
     grid = affine_grid(origin, list(images.shape), align_corners=False)
+    if bends is not None:
+        # Points between those of the net move smoothly with their neighbours.
+        smooth = interpolate(bends, (height, width), mode="bicubic", align_corners=True)
+        grid = grid + smooth.permute(0, 2, 3, 1) / half
     padding = "border" if fill == "edge" else "zeros"
     return grid_sample(images, grid, mode=interpolation, padding_mode=padding, align_corners=False)
 

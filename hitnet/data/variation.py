@@ -18,6 +18,8 @@ from hitnet.data.transforms import affine_maps, erase, mirror, move, recolour, t
 from hitnet.errors import listed
 from hitnet.settings import Fill
 
+NET = 4  # points along each side of the net that bends images
+
 
 class Choices(NamedTuple):
     """What was chosen for each image of an epoch, in the order of showing; None where there is nothing to choose."""
@@ -32,6 +34,8 @@ class Choices(NamedTuple):
     """(count, 3): saturation, contrast and brightness as factors."""
     holes: Tensor | None = None
     """(count, 2): the middle of the erased square, as fractions of height and width."""
+    bends: Tensor | None = None
+    """(count, 2, 4, 4): how far (right, down) points of a net move, as fractions of the shorter side."""
 
     def of(self, start: int, stop: int) -> Choices:
         """The choices for some of the images."""
@@ -43,7 +47,7 @@ class Choices(NamedTuple):
 
 @dataclass(frozen=True)
 class Variation:
-    """What is done to training images: mirrored, scaled, slanted, turned, moved, recoloured, deformed, partly hidden.
+    """What is done to training images: mirrored, scaled, slanted, turned, bent, moved, recoloured, deformed, hidden.
 
     All random choices come from the generator of the run.
     """
@@ -60,6 +64,8 @@ class Variation:
     """Make wider or narrower, taller or shorter, each by up to this fraction."""
     shear: float = 0.0
     """Slant by up to this many degrees."""
+    bend: float = 0.0
+    """Move 4×4 points of each image by up to this fraction of its shorter side; what lies between them follows."""
     colour: float = 0.0
     """Change saturation, contrast and brightness, each by up to this fraction."""
     hybrid: HybridAugmentation | None = None
@@ -75,12 +81,14 @@ class Variation:
         """The choices for an epoch that shows the images in this order, (count,), on a device."""
         # For the whole epoch at once: one copy to the device, and the same choices for any number of processes.
         count = len(order)
+        warped = self.rotate or self.scale or self.shear or self.bend
         return Choices(
             offsets=random_offsets(count, self.shift, generator) if self.shift else None,
             mirrored=mirrored_in(epoch, count, self.seed)[order.cpu()] if self.flip else None,
-            maps=self._random_maps(count, generator) if self.rotate or self.scale or self.shear else None,
+            maps=self._random_maps(count, generator) if warped else None,
             strengths=1 + self.colour * random_signed(count, 3, generator) if self.colour else None,
             holes=torch.rand(count, 2, generator=generator, device=generator.device) if self.erase else None,
+            bends=self.bend * random_signed(count, 2 * NET**2, generator).view(-1, 2, NET, NET) if self.bend else None,
         ).to(device)
 
     def _random_maps(self, count: int, generator: torch.Generator) -> Tensor:
@@ -96,7 +104,8 @@ class Variation:
             images = mirror(images, choices.mirrored)
         if choices.maps is not None:
             # Bilinear ones would all be softer than the images that the network is tested on.
-            varied = warp(to_float(images), choices.maps, choices.offsets, self.fill, "bicubic").clamp_(0, 1)
+            bends = None if choices.bends is None else choices.bends * min(images.shape[-2:])
+            varied = warp(to_float(images), choices.maps, choices.offsets, self.fill, "bicubic", bends).clamp_(0, 1)
         else:
             varied = to_float(images if choices.offsets is None else move(images, choices.offsets, self.fill))
         if choices.strengths is not None:

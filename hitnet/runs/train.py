@@ -181,6 +181,7 @@ def _variation(settings: RunSettings, data: Dataset, device: torch.device, finge
         rotate=settings.rotate,
         scale=settings.scale,
         shear=settings.shear,
+        bend=settings.bend,
         colour=settings.colour,
         hybrid=hybrid,
         hybrid_fraction=settings.hybrid_fraction,

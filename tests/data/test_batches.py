@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hitnet.data import Batches, ImageSet, Variation, shift
 
-EVERYTHING = Variation(shift=2, flip=True, rotate=10, scale=0.1, shear=10, colour=0.2, erase=0.4, seed=1)
+EVERYTHING = Variation(shift=2, flip=True, rotate=10, scale=0.1, shear=10, bend=0.05, colour=0.2, erase=0.4, seed=1)
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageEnhance
-from scipy.ndimage import affine_transform
+from scipy.ndimage import affine_transform, map_coordinates
 
 from hitnet.data import ImageSet, Variation, load_dataset, to_float
 from hitnet.data.transforms import affine_maps, erase, mirror, move, recolour, warp
+from hitnet.defaults import LARGEST_CHANGE
 
 SHAPES = [(1, 9, 9), (3, 8, 11)]
 
@@ -84,9 +85,58 @@ def test_a_warp_that_only_moves_by_whole_pixels_equals_a_shift(fill, interpolati
     torch.testing.assert_close(warped, move(images, offsets, fill), atol=1e-5, rtol=0)
 
 
+def test_a_bend_that_is_the_same_everywhere_equals_a_shift():
+    images, offsets = some_images((3, 8, 11)), torch.tensor([[0, 0], [2, 0], [0, -3], [-1, 1], [2, 2]])
+    same = torch.eye(2).expand(5, 2, 2)
+    # What moves down and right comes from farther up and left.
+    bends = -offsets.flip(1)[:, :, None, None].expand(-1, -1, 4, 4).float()
+    torch.testing.assert_close(warp(images, same, bends=bends), move(images, offsets), atol=1e-5, rtol=0)
+
+
+def test_bent_images_equal_scipys_bicubic_net_and_interpolation():
+    image, bends = some_images((1, 9, 12), 1), chosen(1, 2 * 16, -1.5, 1.5).view(1, 2, 4, 4)
+    rows, columns = np.meshgrid(np.arange(9.0), np.arange(12.0), indexing="ij")
+    right, down = (net_by_hand(net.numpy(), 9, 12) for net in bends[0])
+    expected = map_coordinates(image[0, 0].numpy(), [rows + down, columns + right], order=1, mode="nearest")
+    bent = warp(image, torch.eye(2)[None], fill="edge", bends=bends)
+    torch.testing.assert_close(bent[0, 0], torch.from_numpy(expected), atol=1e-5, rtol=0)
+
+
+def net_by_hand(net: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Keys' cubic convolution with a = -3/4 between the points of a net that spans the image from corner to corner."""
+
+    def weight(distance: float) -> float:
+        d, a = abs(distance), -0.75
+        if d <= 1:
+            return (a + 2) * d**3 - (a + 3) * d**2 + 1
+        return a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a if d < 2 else 0.0
+
+    def along(side: int, points: int) -> np.ndarray:
+        weights = np.zeros((side, points))
+        for pixel in range(side):
+            place = pixel * (points - 1) / (side - 1)
+            for point in range(math.floor(place) - 1, math.floor(place) + 3):
+                weights[pixel, min(max(point, 0), points - 1)] += weight(place - point)
+        return weights
+
+    return along(height, len(net)) @ net @ along(width, len(net)).T
+
+
+def test_bent_images_never_fold():
+    generator, variation = torch.Generator().manual_seed(0), Variation(bend=LARGEST_CHANGE["bend"])
+    ramp = (torch.arange(256, dtype=torch.uint8)).expand(200, 1, 256, 256)
+    choices = variation.choose(torch.arange(200), 0, generator, torch.device("cpu"))
+    bent = Variation(bend=variation.bend, fill="edge").apply(ramp, torch.zeros(200), choices, generator)
+    assert float(bent.diff(dim=3).min()) > -1e-5, "what was on the left stays on the left"
+    assert float((bent - to_float(ramp)).abs().max()) > 0.08, "and yet it moves"
+
+
 def test_varied_images_stay_as_sharp_as_they_were_to_a_fifth_and_within_their_range():
     digits = load_dataset("mnist-mini").test
-    generator, variation = torch.Generator().manual_seed(0), Variation(shift=2, rotate=10, scale=0.1, shear=10)
+    generator, variation = (
+        torch.Generator().manual_seed(0),
+        Variation(shift=2, rotate=10, scale=0.1, shear=10, bend=0.05),
+    )
     choices = variation.choose(torch.arange(len(digits)), 0, generator, torch.device("cpu"))
     varied, plain = variation.apply(digits.images, digits.labels, choices, generator), to_float(digits.images)
     sharpness = [images.diff(dim=3).square().mean() for images in (varied, plain)]
@@ -146,7 +196,9 @@ def test_no_saturation_leaves_grey_and_grey_pictures_ignore_it():
 
 def test_every_change_stays_within_its_limit_and_reaches_it():
     generator, order = torch.Generator().manual_seed(0), torch.arange(20_000)
-    chosen = Variation(shift=3, rotate=20, colour=0.3, erase=0.2).choose(order, 0, generator, torch.device("cpu"))
+    chosen = Variation(shift=3, rotate=20, bend=0.05, colour=0.3, erase=0.2).choose(
+        order, 0, generator, torch.device("cpu")
+    )
     assert chosen.offsets is not None
     assert chosen.maps is not None
     assert chosen.strengths is not None
@@ -154,6 +206,8 @@ def test_every_change_stays_within_its_limit_and_reaches_it():
     assert set(chosen.offsets.flatten().tolist()) == set(range(-3, 4))
     assert (float(angles.min()), float(angles.max())) == pytest.approx((-20, 20), abs=0.02)
     assert (float(chosen.strengths.min()), float(chosen.strengths.max())) == pytest.approx((0.7, 1.3), abs=0.001)
+    assert chosen.bends is not None
+    assert (float(chosen.bends.min()), float(chosen.bends.max())) == pytest.approx((-0.05, 0.05), abs=0.001)
     assert chosen.mirrored is None
     assert chosen.holes is not None
     assert (float(chosen.holes.min()), float(chosen.holes.max())) == pytest.approx((0, 1), abs=0.001)

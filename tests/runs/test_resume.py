@@ -235,7 +235,7 @@ def test_weights_of_every_memory_order_resume_to_the_same(
 
 
 def test_a_run_with_every_variation_resumes_to_the_same(settings: Settings, tmp_path: Path, no_pictures: None):
-    varied = partial(settings, augment="photos", rotate=10.0, scale=0.1, shear=5.0)
+    varied = partial(settings, augment="photos", rotate=10.0, scale=0.1, shear=5.0, bend=0.05)
     whole, plain = hitnet.train(varied(out=tmp_path / "whole")), hitnet.train(settings(out=tmp_path / "plain"))
     with pytest.raises(Killed):
         hitnet.train(varied(), watcher=Stops(1))

@@ -130,11 +130,13 @@ def test_the_average_of_the_weights_equals_a_naive_running_average(settings: Set
 
 
 def test_settings_reach_the_encoder_the_images_and_the_optimizer(settings: Settings):
-    config = settings(model="hitnet-deep", augment="photos", rotate=1.0, scale=0.2, shear=3.0, weight_decay=0.5)
+    config = settings(
+        model="hitnet-deep", augment="photos", rotate=1.0, scale=0.2, shear=3.0, bend=0.05, weight_decay=0.5
+    )
     with train.prepare(replace(config, validation=0.0, finishing=0.0, seed=4)) as (job, _):
         assert job.state.model.encoder.whitened
         assert job.batches.variation == Variation(
-            shift=2, fill="edge", flip=True, rotate=1.0, scale=0.2, shear=3.0, colour=0.1, erase=0.25, seed=4
+            shift=2, fill="edge", flip=True, rotate=1.0, scale=0.2, shear=3.0, bend=0.05, colour=0.1, erase=0.25, seed=4
         )
         assert [group["weight_decay"] for group in job.state.optimizer.param_groups] == [0.0, 0.5]
 
