@@ -2,8 +2,9 @@
 
     python scripts/variation_speed.py [--out results/variation-speed] [--rounds 5]
 
-For every recipe of `--augment` that needs no teacher. Even without variation a batch takes time: its images are chosen
-and made floating point. Writes OUT.json and OUT.md. The machine should be otherwise idle.
+For every recipe of `--augment` that needs no teacher, and for digits that are also bent (`--bend 0.05`). Even without
+variation a batch takes time: its images are chosen and made floating point. Writes OUT.json and OUT.md. The machine
+should be otherwise idle.
 """
 
 import argparse
@@ -22,13 +23,15 @@ from hitnet.experiments.speed import Step
 BATCH, BATCHES = 128, 20
 SHAPES = {"28×28, grey": (1, 28), "32×32, colour": (3, 32)}
 NETWORKS = ("hitnet-fast", "hitnet-deep")
+KINDS = {name: recipe for name, recipe in RECIPES.items() if name != "hybrid"}
+KINDS["digits, bent"] = {**RECIPES["digits"], "bend": 0.05}
 
 
 def epoch(recipe: str, channels: int, size: int) -> Callable[[], None]:
     """All batches of a small data set, varied by a recipe."""
     images = torch.randint(256, (BATCH * BATCHES, channels, size, size), dtype=torch.uint8)
     data = ImageSet(images, torch.zeros(len(images), dtype=torch.int64))
-    batches = Batches(data, BATCH, variation=Variation(fill="edge", **RECIPES[recipe]), generator=torch.Generator())
+    batches = Batches(data, BATCH, variation=Variation(fill="edge", **KINDS[recipe]), generator=torch.Generator())
 
     def look() -> None:
         for _ in batches.epoch(0):
@@ -39,8 +42,7 @@ def epoch(recipe: str, channels: int, size: int) -> Callable[[], None]:
 
 def measure(channels: int, size: int, rounds: int) -> dict[str, float]:
     """Seconds of one batch by recipe, and of one training step by network."""
-    recipes = [name for name in RECIPES if name != "hybrid"]
-    varied = in_turn({name: epoch(name, channels, size) for name in recipes}, rounds)
+    varied = in_turn({name: epoch(name, channels, size) for name in KINDS}, rounds)
     steps = in_turn({name: Step(name, True, BATCH, (channels, size, size)) for name in NETWORKS}, rounds)
     return {name: seconds / BATCHES for name, seconds in varied.items()} | steps
 
