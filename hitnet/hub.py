@@ -20,6 +20,7 @@ from hitnet.core.checkpoint import CONFIG, WEIGHTS
 from hitnet.core.model import Model, load
 from hitnet.errors import require
 from hitnet.files import write_json, write_text
+from hitnet.interpret.quality import Quality
 from hitnet.interpret.verdicts import VerdictCounts, in_percent
 from hitnet.runs.calibrate import Rejection, read_rejection
 from hitnet.runs.run import Run
@@ -213,8 +214,10 @@ def _facts(model: Model, result: dict[str, Any] | None, rejection: Rejection | N
         facts.append(("test error", f"{test['error']:.2f} % ({test['mistakes']} of {test['images']:,} images)"))
         facts.append(("epochs", str(result["kept_epoch"])))
         if "quality" in result:
-            facts.append(("variation within classes explained (R²)", f"{result['quality']['r2']:.2f}"))
-            recognised = 100 * result["quality"]["prototypes_recognised"]
+            quality = Quality.from_json(result["quality"])
+            r2 = f"{quality.r2:.2f}" if quality.something_varies else "–: nothing varies in the test images"
+            facts.append(("variation within classes explained (R²)", r2))
+            recognised = 100 * quality.prototypes_recognised
             facts.append(("prototypes recognised as their class", f"{recognised:.0f} %"))
         facts += [("note", _plain(note)) for note in result["notes"]]
     if rejection is not None:

@@ -210,7 +210,7 @@ def show_quality(quality: Quality, title: str) -> None:
 def _add_quality(table: Table, quality: Quality) -> None:
     worse = "; below 0: the mean image of a class is nearer to its images than the drawings" if quality.r2 < 0 else ""
     r2 = f"{quality.r2:.3f}{worse}"
-    if quality.r2 == quality.prototype_r2 == 0:
+    if not quality.something_varies:
         r2 = "–: no class has two different test images, so nothing varies"
     add_row(table, "variation within classes explained (R²)", r2)
     add_row(table, "drawings recognised as their class", _of_drawings(quality, "recognised"))

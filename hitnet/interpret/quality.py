@@ -61,6 +61,11 @@ class Quality:
     """The same if both are blurred: a fine mesh no longer counts as crisp."""
 
     @property
+    def something_varies(self) -> bool:
+        """Whether some class has two different images; if none has, R² says nothing."""
+        return not self.r2 == self.prototype_r2 == 0
+
+    @property
     def component_r2(self) -> list[float]:
         """R² with one component as it is and the others at the centre: the prototypes' on all images, plus its gain."""
         return [self.prototype_r2 + gain for gain in self.component_gain]

@@ -73,12 +73,14 @@ def test_prototypes_says_what_the_network_reads_in_its_own_drawings(small_run, h
     assert "sweeps" not in hitnet_says("prototypes", small_run), "a run made before says what it measured"
 
 
-def test_prototypes_gives_no_share_of_a_variation_that_is_not_there(small_run, hitnet_says):
+def test_prototypes_and_the_model_card_give_no_share_of_a_variation_that_is_not_there(small_run, hitnet_says, tmp_path):
     model, data = hitnet.load(small_run), load_dataset(read_json(small_run / "args.json")["data"]).test
     alone = quality(model, to_float(data.pixels()[:3]), data.labels[:3])  # one image of each class
     result = read_json(small_run / "result.json")
     (small_run / "result.json").write_text(json.dumps(result | {"quality": alone.to_json()}))
     assert "–: no class has two different test images" in hitnet_says("prototypes", small_run)
+    card = hitnet.save_pretrained(small_run, tmp_path / "shared") / "README.md"
+    assert "(R²) | –: nothing varies in the test images" in card.read_text()
 
 
 def test_prototypes_measures_the_quality_of_a_run_that_did_not(small_run, hitnet_says):
