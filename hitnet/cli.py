@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from hitnet import __version__
 from hitnet.errors import check_known, printable
 from hitnet.experiments.protocol import ScaleName, Target
 from hitnet.settings import NetworkOptions, RunOptions, TrainConfig
@@ -489,6 +490,9 @@ HABITS = {"--lr": "--learning-rate", "--batch": "--batch-size", "--size": "--ima
 def main() -> None:
     description = "An image classifier that explains itself."
     arguments = sys.argv[1:] or ["--help"]
+    if arguments == ["--version"]:
+        print(f"hitnet {__version__}")
+        return
     try:
         if not arguments[0].startswith("-"):
             check_known(arguments[0], VERBS, "verb")

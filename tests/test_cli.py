@@ -8,6 +8,7 @@ import string
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -250,6 +251,10 @@ def test_every_verb_has_help_with_an_example_and_none_waits_for_torch():
     assert set(cli.VERBS) <= set(answer["texts"][""].split()), "all verbs are listed"
     for verb in cli.VERBS:
         assert f"Example: hitnet {verb}" in answer["texts"][verb], verb
+
+
+def test_the_version_is_that_of_the_installed_package(hitnet):
+    assert hitnet("--version") == (0, f"hitnet {metadata.version('hitnet')}\n", "")
 
 
 def test_hitnet_alone_shows_the_help(hitnet):

@@ -51,10 +51,10 @@ def warp(
     interpolation: Literal["bilinear", "bicubic"] = "bilinear",
     bends: Tensor | None = None,
 ) -> Tensor:
-    """Images bent, then after their affine map about the middle, then moved by (down, right).
+    """Images after their affine map about the middle, moved by (down, right), and bent.
 
     Bicubic interpolation keeps pictures sharper than bilinear, and goes a little beyond their values at edges.
-    Bends say for the points of a net over each image how much farther (right, down) their colour comes from.
+    Bends say for the points of a net over the result how much farther (right, down) their colour comes from.
     (count, c, h, w) of floats, (count, 2, 2), (count, 2) and (count, 2, net, net) in pixels -> (count, c, h, w).
     """
     height, width = images.shape[-2:]

@@ -35,7 +35,7 @@ class Choices(NamedTuple):
     holes: Tensor | None = None
     """(count, 2): the middle of the erased square, as fractions of height and width."""
     bends: Tensor | None = None
-    """(count, 2, 4, 4): how far (right, down) points of a net move, as fractions of the shorter side."""
+    """(count, 2, 4, 4): how much farther (right, down) points of a net come from, as fractions of the shorter side."""
 
     def of(self, start: int, stop: int) -> Choices:
         """The choices for some of the images."""
@@ -47,7 +47,7 @@ class Choices(NamedTuple):
 
 @dataclass(frozen=True)
 class Variation:
-    """What is done to training images: mirrored, scaled, slanted, turned, bent, moved, recoloured, deformed, hidden.
+    """What is done to training images: mirrored, scaled, slanted, turned, moved, bent, recoloured, deformed, hidden.
 
     All random choices come from the generator of the run.
     """
