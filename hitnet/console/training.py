@@ -7,6 +7,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from hitnet.console.printing import console, duration, say
 from hitnet.runs.run import Run
+from hitnet.training.devices import faster_in_bfloat16
 from hitnet.training.loop import Job
 from hitnet.training.watchers import Row, Watcher
 
@@ -84,7 +85,7 @@ class TrainingView(Watcher):
         )
         for note in data.notes:
             say(f"note: {note}")
-        self.epochs = settings.epochs
+        self.job, self.epochs = job, settings.epochs
         total = self.epochs * len(batches)
         if total < TOO_FEW_STEPS:
             say(f"note: only {total} training steps; try more --epochs or a smaller --batch-size")
@@ -106,6 +107,9 @@ class TrainingView(Watcher):
         if (whole := epoch * self.epochs) > LONG:
             each = f"{duration(epoch)} per epoch, " if self.epochs > 1 else ""
             say(f"time: about {each}{duration(whole)} in all")
+            job = self.job
+            if job.settings.precision == "auto" and faster_in_bfloat16(job.state.model, job.device, job.precision):
+                say("note: this processor is made for bfloat16: --precision bfloat16 takes about half the time")
         elapsed = self.progress.tasks[self.task].elapsed
         self.progress.update(self.task, advance=1, rate=f"{self.images / elapsed:,.0f} images/s" if elapsed else "")
 

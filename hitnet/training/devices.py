@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
+from hitnet.core.winograd import WinogradConv2d
 from hitnet.settings import Precision
 
 
@@ -106,6 +107,16 @@ def bfloat16_runs(device_type: str) -> bool:
     """Tried in a child process: on some virtual machines, a bfloat16 product kills the process that computes it."""
     code = f"import torch; a = torch.ones(256, 256, dtype=torch.bfloat16, device={device_type!r}); (a @ a).sum().item()"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def faster_in_bfloat16(model: nn.Module, device: torch.device, precision: torch.dtype) -> bool:
+    """Whether the model trains in float32 on a processor that is made for bfloat16, and would gain from it."""
+    # The paper's networks would lose their own fast convolution, which is for float32 alone.
+    own = any(isinstance(layer, WinogradConv2d) for layer in model.modules())
+    if own or device.type != "cpu" or precision != torch.float32:
+        return False
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
+    return bool(capabilities.get("avx512_bf16")) and bfloat16_runs(device.type)
 
 
 def autocast(device: torch.device, precision: torch.dtype) -> AbstractContextManager[Any]:

@@ -10,7 +10,15 @@ import hitnet
 from hitnet.data import ImageSet
 from hitnet.settings import TrainConfig
 from hitnet.training import devices
-from hitnet.training.devices import Team, autocast, bfloat16_runs, choose_device, choose_precision, join_team
+from hitnet.training.devices import (
+    Team,
+    autocast,
+    bfloat16_runs,
+    choose_device,
+    choose_precision,
+    faster_in_bfloat16,
+    join_team,
+)
 from hitnet.training.evaluation import evaluate
 
 CPU = torch.device("cpu")
@@ -73,6 +81,37 @@ def test_bfloat16_is_refused_where_the_child_dies_of_an_illegal_instruction(monk
     child_that_ends_with(-4, monkeypatch)
     with pytest.raises(ValueError, match="bfloat16 does not run on this cpu; use precision float32"):
         choose_precision("bfloat16", CPU)
+
+
+@pytest.mark.parametrize(
+    ("network", "device", "precision", "capabilities", "helps"),
+    [
+        ("hitnet-fast", "cpu", torch.float32, {"avx512_bf16": True}, True),
+        ("hitnet-fast", "cpu", torch.float32, {"avx512_bf16": False}, False),
+        ("hitnet-fast", "cpu", torch.float32, {}, False),
+        ("hitnet-fast", "cpu", torch.bfloat16, {"avx512_bf16": True}, False),
+        ("hitnet-fast", "cuda", torch.float32, {"avx512_bf16": True}, False),
+        ("hitnet", "cpu", torch.float32, {"avx512_bf16": True}, False),
+    ],
+)
+def test_bfloat16_is_recommended_where_the_processor_and_the_network_gain(
+    network: str,
+    device: str,
+    precision: torch.dtype,
+    capabilities: dict[str, bool],
+    helps: bool,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    child_that_ends_with(0, monkeypatch)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    model = hitnet.create_model(network, num_classes=2, image_shape=(1, 28, 28), width=8)
+    assert faster_in_bfloat16(model, torch.device(device), precision) is helps
+
+
+def test_bfloat16_is_not_recommended_where_it_kills_the_process(monkeypatch: pytest.MonkeyPatch):
+    child_that_ends_with(-4, monkeypatch)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    assert not faster_in_bfloat16(hitnet.create_model("hitnet-fast", num_classes=2), CPU, torch.float32)
 
 
 def test_autocast_is_only_on_for_bfloat16():
