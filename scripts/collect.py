@@ -24,7 +24,7 @@ from hitnet.settings import RunSettings, TrainConfig
 # Settings that differ between the seeds of one experiment, or do not affect its outcome.
 ASIDE = {"seed", "out", "threads", "snapshots", "data_dir"}
 TITLES = ["data", "network", "decoder", "epochs", "other settings", "test errors, %", "mean ± deviation (n)", "R²"]
-TITLES += ["processor minutes a run"]
+TITLES += ["CPU minutes per run"]
 OTHERS = TITLES.index("other settings")
 
 

@@ -1,12 +1,12 @@
-"""Test error against processor minutes of all recorded runs, one panel per data set: which network is worth its time?
+"""Test error against CPU minutes of all recorded runs, one panel per data set: which network is worth its time?
 
     python scripts/frontier.py [results] [--out docs/images/frontier.png]
 
 Reads the records of all runs below the folder (args.json, env.json, result.json). A point is the mean over the seeds of
-one network with the same settings on the same processor; the line joins those that no other beats in both error and
+one network with the same settings, processor and precision; the line joins those that no other beats in both error and
 time. Minutes are those of training, without the finishing phase of the drawings; small points were trained on some of
 the images. Full points were computed in bfloat16, on processors that are fast at it. Left out are runs without a
-measured processor time, and those that began with trained weights, whose training is not among their minutes.
+measured CPU time, and those that began with trained weights, whose training is not among their minutes.
 """
 
 import argparse
@@ -53,7 +53,9 @@ def read_points(folder: Path) -> list[Point]:
     for run in sorted(runs, key=lambda run: run.read_environment()["started"]):
         config, where = run.read_settings(), run.read_environment()
         if "processor_seconds" in run.read_result() and config.pretrained is None:
-            alike = json.dumps([settings(config), where["processor"], where["precision"]])
+            # Every seed of hybrid augmentation has a teacher of its own.
+            own = settings(config) | {"teacher": config.teacher is not None}
+            alike = json.dumps([own, where["processor"], where["precision"]])
             # A run may be among the records of several experiments, or be repeated by a later version, which counts.
             groups.setdefault(alike, {})[config.seed] = run
     return [summarise(list(runs.values())) for runs in groups.values()]
@@ -117,7 +119,7 @@ def draw(points: list[Point]) -> Figure:
             # Where no point can be: above the fastest, below the others on the left, where it would beat them.
             place = ABOVE if point is best[0] else BELOW_ON_THE_LEFT
             axes.annotate(words, (point.minutes, point.error), textcoords="offset points", fontsize=7, **place)
-        axes.set(title=name, xscale="log", yscale="log", xlabel="processor minutes", ylabel="test error, %")
+        axes.set(title=name, xscale="log", yscale="log", xlabel="CPU minutes", ylabel="test error, %")
         axes.margins(0.22)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -136,7 +138,7 @@ def main() -> None:
     points = read_points(args.results)
     if not points:
         parser.error(
-            f"{args.results} has no records of finished runs with a processor time; expected result.json files"
+            f"{args.results} has no records of finished runs with a CPU time; expected result.json files"
         )
     save(draw(points), args.out)
     for point in sorted(frontier_of_each(points), key=lambda each: (each.data, each.minutes)):
