@@ -137,9 +137,7 @@ def main() -> None:
     args = parser.parse_args()
     points = read_points(args.results)
     if not points:
-        parser.error(
-            f"{args.results} has no records of finished runs with a CPU time; expected result.json files"
-        )
+        parser.error(f"{args.results} has no records of finished runs with a CPU time; expected result.json files")
     save(draw(points), args.out)
     for point in sorted(frontier_of_each(points), key=lambda each: (each.data, each.minutes)):
         print(f"{point.data:15} {point.model:18} {point.error:6.2f} % in {point.minutes:5.1f} min ({point.seeds} runs)")
