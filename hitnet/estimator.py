@@ -21,9 +21,9 @@ from hitnet.interpret.label_quality import best_temperature
 from hitnet.interpret.prototypes import prototypes
 from hitnet.interpret.verdicts import calibrate_on
 from hitnet.settings import ImageShape, RunSettings, Schedule, TrainConfig, checked_shape
-from hitnet.training.devices import choose_device
+from hitnet.training.devices import choose_device, seeded
 from hitnet.training.finishing import count_steps
-from hitnet.training.fit import finish, fit, seeded
+from hitnet.training.fit import finish, fit
 from hitnet.training.state import make_optimizer
 
 require("HitNetClassifier", ["sklearn"], "sklearn")

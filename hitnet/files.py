@@ -11,6 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+try:
+    import fcntl
+except ImportError:  # Windows, where nothing prevents two commands in one folder
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = ".lock"
 LEFTOVERS = ".*.part"
 LARGEST_RECORD = 50_000_000  # bytes of a JSON or CSV file of a run
 
@@ -142,3 +148,24 @@ def parse_json(text: str | bytes, source: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{source} must hold a JSON object, got {type(content).__name__}; it is not a HitNet file")
     return content
+
+
+@contextmanager
+def only_command(folder: Path) -> Iterator[None]:
+    """Lock the folder until the block, or the process, ends: two commands would train the same runs twice."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / LOCK).touch()
+    except OSError as error:
+        raise type(error)(f"cannot write into {folder} ({error.strerror}); choose another --out") from None
+    with open(folder / LOCK, "w") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RuntimeError(
+                    f"another command is running in {folder}, expected none; wait for it, or choose another --out"
+                ) from None
+            except OSError:
+                pass  # some cluster file systems do not support locks
+        yield

@@ -280,7 +280,8 @@ class ModelConfig(NetworkOptions):
             )
         if self.radii is not None:
             farthest = self.capsule_dim**0.5 / 2
-            if len(self.radii) != self.num_classes or not all(0 <= radius <= farthest for radius in self.radii):
+            most = farthest * (1 + 1e-6)  # distances are rounded
+            if len(self.radii) != self.num_classes or not all(0 <= radius <= most for radius in self.radii):
                 raise ValueError(
                     f"radii must hold {self.num_classes} distances, each at most {farthest:.3g}, got others; "
                     "find them again with hitnet calibrate"

@@ -94,7 +94,7 @@ def write_npz(path: Path, **arrays: Any) -> Path:
     """The data set of one case, once."""
     if not path.is_file():
         content = io.BytesIO()
-        np.savez(content, allow_pickle=False, **arrays)
+        np.savez(content, **arrays)
         write_bytes(path, content.getvalue())
     return path
 

@@ -23,8 +23,7 @@ from hitnet.data.duplicates import exact_sets, near_sets
 from hitnet.data.folder import natural_order
 from hitnet.data.folds import Pool, pool
 from hitnet.data.mapped import MappedImages
-from hitnet.experiments.reproduce import LOCK, only_command
-from hitnet.files import write_bytes, write_json
+from hitnet.files import LOCK, only_command, write_bytes, write_json
 from hitnet.interpret.label_quality import KINDS, Judgement, judge
 from hitnet.runs.audit_folder import COLUMNS, AuditFolder, Issue, duplicate_sets
 from hitnet.runs.reopen import load_data
@@ -153,7 +152,7 @@ def _nothing_left(folder: AuditFolder) -> Iterator[None]:
 def _keep_images(path: Path, **arrays: Any) -> None:
     """Write the images, or find the same ones there: an audit is about one set of images."""
     content = io.BytesIO()
-    np.savez(content, allow_pickle=False, **arrays)
+    np.savez(content, **arrays)
     if not path.exists():
         write_bytes(path, content.getvalue())
     elif path.read_bytes() != content.getvalue():

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hitnet.audits.networks import Answers
 from hitnet.core.model import Model
-from hitnet.data import ImageSet, to_float
+from hitnet.data import ImageSet, to_bytes, to_float
 from hitnet.files import write_bytes
 from hitnet.interpret.label_quality import KIND_WORDS, KINDS
 from hitnet.interpret.prototypes import prototypes
@@ -176,7 +176,7 @@ def _reconstructions(model: Model, images: Tensor, suggested: Tensor) -> Tensor:
 
 
 def _to_bytes(picture: Tensor) -> Tensor:
-    return (picture * 255).round().byte().cpu()
+    return to_bytes(picture).cpu()
 
 
 def _thumbnail(picture: Tensor) -> str:

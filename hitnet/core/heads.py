@@ -131,7 +131,8 @@ class SoftmaxHead(Head):
 
     def outlier_score(self, scores: Tensor) -> Tensor:
         # In single precision, a good network's largest probability rounds to exactly 1 for most images.
-        return super().outlier_score(scores.double().softmax(dim=1))
+        finest = torch.float32 if scores.device.type == "mps" else torch.float64
+        return super().outlier_score(scores.softmax(dim=1, dtype=finest))
 
 
 class N1Head(SoftmaxHead):

@@ -7,7 +7,7 @@ from hitnet.data.npz import channels_first
 from hitnet.data.picture import read_image
 from hitnet.data.reading import Loading
 from hitnet.data.split import at_most, split_training, stratified_split, stratified_subset
-from hitnet.data.transforms import to_float
+from hitnet.data.transforms import to_bytes, to_float
 from hitnet.data.variation import HybridAugmentation, Variation, shift
 
 __all__ = [
@@ -27,5 +27,6 @@ __all__ = [
     "split_training",
     "stratified_split",
     "stratified_subset",
+    "to_bytes",
     "to_float",
 ]

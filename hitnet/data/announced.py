@@ -10,7 +10,7 @@ def check_announced(source: str | Path, size: int) -> None:
     """Refuse a file whose content needs more than half of the memory; the other half is for working with it."""
     if size > (limit := most_bytes()):
         raise ValueError(
-            f"{source} announces {_gigabytes(size)}, more than half of this machine's memory ({_gigabytes(limit)}); "
+            f"{source} announces {gigabytes(size)}, more than half of this machine's memory ({gigabytes(limit)}); "
             "it is damaged, or needs a larger machine"
         )
 
@@ -23,5 +23,5 @@ def most_bytes() -> int:
         return 8_000_000_000
 
 
-def _gigabytes(size: int) -> str:
+def gigabytes(size: int) -> str:
     return f"{size / 1e9:.3g} GB"

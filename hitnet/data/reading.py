@@ -17,6 +17,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
+from hitnet.data.announced import gigabytes
 from hitnet.data.cache import Place, check_room
 from hitnet.data.mapped import Images, MappedImages
 from hitnet.pictures import Pixels, decode, picture_size
@@ -127,7 +128,7 @@ def _into_file(
             return known  # the other process has made it
         room = check_room(place.path, math.prod(shape))
         announced = f"decoding {len(paths):,} pictures once, into {place.path}"
-        loading.announced(f"{announced}: {_gigabytes(math.prod(shape))} of {_gigabytes(room)} free there")
+        loading.announced(f"{announced}: {gigabytes(math.prod(shape))} of {gigabytes(room)} free there")
         with place.writing(paths) as file:
             bad, coloured = _fill(lambda index, row: file.add(row), decoded, shape, loading)
             file.finish(shape, bad=bad, coloured=coloured, notes=notes)
@@ -141,7 +142,7 @@ def _from_file(place: Place, paths: Sequence[Path]) -> Pictures | None:
     if (found := place.find(paths)) is None:
         return None
     images = MappedImages(found.pixels, torch.arange(len(paths)))
-    size = _gigabytes(math.prod(found.pixels.shape))
+    size = gigabytes(math.prod(found.pixels.shape))
     kept = f"decoded pictures are kept in {place.path} ({size}) for the next start; remove it when you need the space"
     return Pictures(images, found.bad, found.coloured, (*found.notes, kept))
 
@@ -229,7 +230,3 @@ def _shape_notes(sizes: list[Size], target: Size, fit: Fit) -> list[str]:
         return [f"{shape} and are squeezed; keep their shape with --fit pad or --fit crop, or change --image-size"]
     how = "their middle is taken" if fit == "crop" else "the pixels of their edge are repeated beside them"
     return [f"{shape}: {how} (--fit {fit})"]
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.3g} GB"

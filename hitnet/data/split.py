@@ -92,7 +92,7 @@ def _allot(counts: Tensor, total: int, at_most: Tensor) -> Tensor:
     """`total` divided among the classes by largest remainder, each between 1 and `at_most`: (classes,) -> same."""
     ideal = counts * (total / int(counts.sum()))
     share = ideal.long().clamp(min=1).minimum(at_most)
-    total = min(max(total, len(counts)), int(at_most.sum()))
+    total = min(max(total, int((at_most > 0).sum())), int(at_most.sum()))
     while int(share.sum()) < total:
         wanting = (ideal - share).masked_fill(share >= at_most, -torch.inf)
         share[wanting.argmax()] += 1

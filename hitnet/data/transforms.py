@@ -23,6 +23,11 @@ def to_float(images: Tensor) -> Tensor:
     return images.float().div_(255)
 
 
+def to_bytes(images: Tensor) -> Tensor:
+    """The nearest bytes 0..255 of images in [0, 1]: any shape -> same."""
+    return (255 * images).round().byte()
+
+
 def move(images: Tensor, offsets: Tensor, fill: Fill = "zeros") -> Tensor:
     """Images moved by their (down, right): (count, c, h, w), (count, 2) of whole pixels -> (count, c, h, w)."""
     _, channels, height, width = images.shape

@@ -67,7 +67,7 @@ def epoch_work(config: RunSettings) -> Work:
     train, test = COUNTS[config.data]
     train = config.train_images or train
     each = operations(config.model_config(SHAPES[config.data], tuple("0123456789")))
-    # Hybrid augmentation: the teacher encodes every image and draws it twice.
+    # Hybrid augmentation: the teacher encodes every image and draws it twice; drawing costs little beside encoding.
     training = each.training + (each.testing if config.augment == "hybrid" else 0)
     return Work(train * training + test * each.testing, -(-train // config.batch_size) + -(-test // TEST_BATCH))
 

@@ -1,8 +1,7 @@
 """From a target to its tables: train the missing runs, read the others, write everything."""
 
 import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 
 from hitnet.data import load_dataset
@@ -16,14 +15,7 @@ from hitnet.experiments.report import report
 from hitnet.experiments.runner import Progress, run_local, survey
 from hitnet.experiments.speed import measure_speed, read_speed, speed_table
 from hitnet.experiments.tables import Table, all_tables, write_results, write_tables
-from hitnet.files import read_json, write_json, write_text
-
-try:
-    import fcntl
-except ImportError:  # Windows, where nothing prevents two commands in one folder
-    fcntl = None  # type: ignore[assignment]
-
-LOCK = ".lock"
+from hitnet.files import only_command, read_json, write_json, write_text
 
 
 class Listener:
@@ -129,24 +121,3 @@ def write(protocol: Protocol, failures: Failures, requested: Collection[str]) ->
     pictures, problems = write_figures(protocol)
     write_text(out / "report.html", report(protocol, tables, pictures, [*failures.values(), *problems]))
     return tables, problems
-
-
-@contextmanager
-def only_command(folder: Path) -> Iterator[None]:
-    """Lock the folder until the block, or the process, ends: two commands would train the same runs twice."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / LOCK).touch()
-    except OSError as error:
-        raise type(error)(f"cannot write into {folder} ({error.strerror}); choose another --out") from None
-    with open(folder / LOCK, "w") as file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RuntimeError(
-                    f"another command is running in {folder}, expected none; wait for it, or choose another --out"
-                ) from None
-            except OSError:
-                pass  # some cluster file systems do not support locks
-        yield

@@ -22,10 +22,11 @@ from hitnet.settings import RunSettings
 from hitnet.training.watchers import Row, Watcher
 
 Status = Literal["waiting", "running", "done", "failed"]
+LONGEST_REPORT = 10_000  # letters: a pipe holds no more than some 65,000 bytes until it is read, after the end
 ATTEMPTS = 3  # for a run whose process was killed, usually by the system for lack of memory
 # Where a run is computed, where it is stored and whether pictures lie beside it is not part of the protocol: at most it
 # changes how sums are rounded.
-ELSEWHERE = ("out", "data_dir", "device", "threads", "no_exemplars")
+ELSEWHERE = ("out", "data_dir", "cache", "device", "threads", "no_exemplars")
 
 
 @dataclass
@@ -191,7 +192,7 @@ def _work(trial: Trial, threads: int, reports: Connection) -> None:
     except KeyboardInterrupt:
         pass  # the parent reports it, once for all runs
     except Exception as error:
-        reports.send(f"{type(error).__name__}: {error}")
+        reports.send(f"{type(error).__name__}: {error}"[:LONGEST_REPORT])
 
 
 def _end_with_parent() -> None:

@@ -173,7 +173,7 @@ def variation_within(images: Tensor, labels: Tensor) -> float:
     """Summed squared distances of images to the mean of their class; exactly 0 if all of a class are equal."""
     total = 0.0
     for index in labels.unique():
-        of_class = images[labels == index].double()
+        of_class = images[labels == index].cpu().double()  # not every device has double precision
         total += float((of_class - of_class.mean(0)).square().sum())
     return total
 
@@ -181,7 +181,7 @@ def variation_within(images: Tensor, labels: Tensor) -> float:
 def _error(model: Model, images: Tensor, labels: Tensor, capsules: Tensor) -> float:
     """Summed squared differences between images and the drawings of their capsules."""
     parts = zip(*(values.split(TEST_BATCH) for values in (images, labels, capsules)), strict=True)
-    return sum(float((model.draw(own, label) - image).double().square().sum()) for image, label, own in parts)
+    return sum(float((model.draw(own, label) - image).cpu().double().square().sum()) for image, label, own in parts)
 
 
 def _explained(error: float, variation: float) -> float:

@@ -51,10 +51,11 @@ def conformal_radii(distances: Tensor, labels: Tensor, coverage: float) -> tuple
     labels = labels.long()  # as an index, uint8 would be a mask
     own = distances.gather(1, labels.unsqueeze(1)).squeeze(1)
     counts = labels.bincount(minlength=distances.shape[1])
+    missed = (1 - coverage) * (1 + 1e-9)  # without the rounding error of the difference
     # With fewer, the radius would be that of the one or two farthest images, and change much with another choice.
-    alone = counts >= 3 / (1 - coverage)
+    alone = counts >= 3 / missed
     rest = ~alone[labels]
-    if 0 < int(rest.sum()) < coverage / (1 - coverage):
+    if 0 < int(rest.sum()) < coverage / missed:
         alone, rest = torch.zeros_like(alone), torch.ones_like(rest)  # too few for a radius that the others share
     # Each group is calibrated on its own images alone: only then does the guarantee hold for each, and so for all.
     shared, shown = _radius(own[rest] if rest.any() else own, coverage)

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from hitnet.core.model import Model
-from hitnet.data import Dataset, HybridAugmentation, ImageSet, to_float
+from hitnet.data import Dataset, HybridAugmentation, ImageSet, to_bytes, to_float
 from hitnet.data.folder import folder_name
 from hitnet.files import new_folder, write_bytes
 from hitnet.interpret import figures
@@ -62,7 +62,7 @@ def _multiplied(
     generator = torch.Generator().manual_seed(seed)
     for images, labels in zip(data.images.split(BATCH), data.labels.split(BATCH), strict=True):
         floats, classes = to_float(images.to(device)), labels.to(device)
-        new = [(augment(floats, classes, generator) * 255).round().byte().cpu() for _ in range(per_image)]
+        new = [to_bytes(augment(floats, classes, generator)).cpu() for _ in range(per_image)]
         yield torch.stack([images.cpu(), *new], dim=1), labels.cpu()
         done(len(images))
 

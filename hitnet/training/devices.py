@@ -95,6 +95,8 @@ def choose_precision(requested: Precision, device: torch.device) -> torch.dtype:
         return torch.float32
     if device.type == "cuda":
         safe = torch.cuda.is_bf16_supported()
+        if requested == "auto":  # older GPUs only imitate it, slowly
+            safe = safe and torch.cuda.get_device_capability(device)[0] >= 8
     else:
         safe = requested == "bfloat16" and bfloat16_runs(device.type)
     if requested == "bfloat16" and not safe:
@@ -116,10 +118,18 @@ def faster_in_bfloat16(model: nn.Module, device: torch.device, precision: torch.
     if own or device.type != "cpu" or precision != torch.float32:
         return False
     capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
-    return bool(capabilities.get("avx512_bf16")) and bfloat16_runs(device.type)
+    return bool(capabilities.get("avx512_bf16"))
 
 
 def autocast(device: torch.device, precision: torch.dtype) -> AbstractContextManager[Any]:
     if precision == torch.float32:
         return nullcontext()
     return torch.autocast(device.type, precision)
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's global generator inside the block, and restore it afterwards."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield

@@ -36,6 +36,7 @@ from hitnet.interpret.exemplars import typical_images
 from hitnet.interpret.quality import variation_within
 from hitnet.interpret.sharpness import blurred, edge_energy
 from hitnet.settings import ImageShape
+from hitnet.training.devices import seeded
 from hitnet.training.loop import TrainingStopped
 from hitnet.training.state import optimizer_tensors, restore_optimizer, under
 
@@ -196,8 +197,7 @@ class Finishing:
         self.material = gather(model, data, flip, torch.Generator().manual_seed(seed), imitate=imitate)
         self.generator = torch.Generator().manual_seed(seed)
         self.steps_done, self.seconds, self.processor_seconds = 0, 0.0, 0.0
-        with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
-            torch.manual_seed(seed)
+        with seeded(seed, model.device):
             self.decoder = self._first_decoder().to(model.device).train().requires_grad_(True)
             self.critic = self._first_critic().to(model.device)
         self.averaged = AveragedModel(self.decoder, avg_fn=_average)

@@ -1,7 +1,5 @@
 """Training on tensors in memory, without named data sets and without a run folder."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -10,15 +8,16 @@ from torch import Tensor
 from hitnet.core.checks import check_images, check_labels
 from hitnet.core.decoder import PictureDecoder
 from hitnet.core.model import Model
-from hitnet.data import ImageSet, shift
+from hitnet.data import ImageSet, shift, to_bytes
 from hitnet.settings import RunSettings
+from hitnet.training.devices import seeded
 from hitnet.training.finishing import Finishing, check_finishable
 from hitnet.training.loop import learning_rate
 from hitnet.training.statistics import refresh_norm
 
 
 def fit(model: Model, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: Tensor, settings: RunSettings) -> None:
-    """Train for `settings.epochs`. All randomness comes from `settings.seed`; torch's global generator is untouched."""
+    """Train for `settings.epochs`. All randomness comes from `settings.seed`; the CPU's own generator is untouched."""
     device = model.device
     generator = torch.Generator().manual_seed(settings.seed)
     model.encoder.prepare(inputs)
@@ -64,7 +63,7 @@ def finish(model: Model, images: Tensor, labels: Tensor, *, steps: int = 1000, s
     check_labels(labels, len(images), model.head.num_classes)
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     training = model.training
-    data = ImageSet((255 * images).round().to(torch.uint8), labels.long()).to(model.device)
+    data = ImageSet(to_bytes(images), labels.long()).to(model.device)
     try:
         phase = Finishing(model, data, steps, seed=seed)
         while not phase.done:
@@ -78,11 +77,3 @@ def finish(model: Model, images: Tensor, labels: Tensor, *, steps: int = 1000, s
         model.decoder.load_state_dict(finished.state_dict())  # in place: an optimizer may hold its weights
     else:
         model.decoder, model.config = finished, replace(model.config, decoder="picture")
-
-
-@contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's global generator inside the block, and restore it afterwards."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from hitnet.core.checkpoint import read_tensors, write_tensors
 from hitnet.core.model import Model
-from hitnet.data import ImageSet, to_float
+from hitnet.data import ImageSet, to_bytes, to_float
 from hitnet.data.mapped import Images
 
 KEY_BYTES = 16
@@ -44,7 +44,7 @@ class Memory:
 
     def recall(self, images: Tensor) -> Tensor | None:
         """(batch, c, h, w) in [0, 1] -> (batch, features); None unless all of these very pictures are remembered."""
-        pixels = (255 * images).round().byte()
+        pixels = to_bytes(images)
         if not torch.equal(to_float(pixels), images.float()):
             return None
         keys = keys_of(pixels)

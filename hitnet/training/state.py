@@ -108,6 +108,8 @@ class State:
             torch.set_rng_state(generators["torch"])
             if "cuda" in generators:
                 torch.cuda.set_rng_state(generators["cuda"])
+            if "mps" in generators:
+                torch.mps.set_rng_state(generators["mps"])
             progress = json.loads(metadata["progress"])
             for name in PROGRESS:
                 setattr(self, name, progress[name])
@@ -120,6 +122,8 @@ class State:
         states = {"data": self.generator.get_state(), "torch": torch.get_rng_state()}
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             states["cuda"] = torch.cuda.get_rng_state()
+        if self.model.device.type == "mps":
+            states["mps"] = torch.mps.get_rng_state()
         return states
 
 

@@ -14,12 +14,12 @@ from PIL import Image
 from torch import Tensor
 
 from hitnet.core.model import Model
-from hitnet.data import list_datasets, to_float
+from hitnet.data import list_datasets, read_image, to_bytes, to_float
 from hitnet.data.corrections import ACTIONS, Correction, check_fits, read_corrections, write_corrections
 from hitnet.data.folds import fold_of, pool
 from hitnet.interpret.label_quality import KIND_WORDS, KINDS
 from hitnet.interpret.prototypes import prototypes
-from hitnet.pictures import SUFFIXES, decode, read_pixels
+from hitnet.pictures import SUFFIXES, decode
 from hitnet.runs.audit_folder import AuditFolder, Issue, duplicate_sets
 from hitnet.runs.reopen import load_data, load_model
 from hitnet.web.bundle import webp
@@ -215,7 +215,7 @@ class Audit:
         with torch.no_grad():
             seen = to_float(pixels[None].to(model.device))
             redrawn = model(seen, torch.tensor(both[1:], device=model.device)).reconstruction[0]
-        pictures = [_packed((255 * picture).round().byte().cpu()) for picture in (*drawn[both], redrawn)]
+        pictures = [_packed(to_bytes(picture).cpu()) for picture in (*drawn[both], redrawn)]
         return packed | {"prototypes": pictures[:2], "redrawn": pictures[2]}
 
     def _file(self, issue: Issue) -> Path | None:
@@ -239,8 +239,7 @@ class Audit:
         picture.thumbnail((LARGEST_SHOWN, LARGEST_SHOWN))
         config = self.models[issue.network].config
         assert config.image_shape is not None
-        seen, _ = read_pixels(file, config.image_shape, config.fit)
-        return _from_picture(picture), torch.from_numpy(seen).permute(2, 0, 1)
+        return _from_picture(picture), read_image(file, config.image_shape, config.fit)[0]
 
     @cached_property
     def _loaded(self) -> dict[str, Tensor]:

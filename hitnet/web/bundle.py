@@ -14,7 +14,7 @@ from hitnet.core.decoder import REACH, Doubling, PaperDecoder, PictureDecoder, S
 from hitnet.core.layer import CENTRE
 from hitnet.core.model import Model
 from hitnet.core.resizing import resized
-from hitnet.data import to_float
+from hitnet.data import to_bytes, to_float
 from hitnet.interpret.exemplars import Exemplars
 from hitnet.interpret.prototypes import prototypes
 
@@ -165,7 +165,7 @@ def enlarge(picture: Tensor, shape: tuple[int, int, int]) -> Tensor:
 def as_small(model: Model, pixels: Tensor) -> bytes:
     """Pictures at the size of drawings: uint8 (count, channels, height, width) -> their bytes."""
     small = model.shrink(to_float(pixels))
-    return (255 * small).round().clamp(0, 255).byte().cpu().contiguous().numpy().tobytes()
+    return to_bytes(small.clamp(0, 1)).cpu().contiguous().numpy().tobytes()
 
 
 def _present(places: Tensor) -> list[int]:

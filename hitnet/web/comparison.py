@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from hitnet.core.model import Model, load
-from hitnet.data import to_float
+from hitnet.data import to_bytes, to_float
 from hitnet.interpret.explanation import explain
 from hitnet.interpret.prototypes import prototypes
 from hitnet.runs.run import Run, finished_neighbours
@@ -73,7 +73,7 @@ def answer(run: Run, content: bytes) -> dict[str, Any]:
             words = f"Its score is {float(scores[0, index]):.3f}; this network cannot draw."
             return {"class": model.config.class_names[index], "verdict": verdict, "words": words, "drawing": None}
         found = explain(model, image)
-        drawing = (found.reconstruction * 255).round().byte().cpu().numpy().tobytes()
+        drawing = to_bytes(found.reconstruction).cpu().numpy().tobytes()
     return {
         "class": found.class_name,
         "verdict": found.verdict,
@@ -137,5 +137,5 @@ def _drawn(path: Path, changed: tuple[int, int]) -> dict[str, Any]:
         check_drawable(model)
     except ValueError as error:
         return content | {"prototypes": None, "why": str(error)}
-    pictures = (prototypes(model) * 255).round().byte().cpu().numpy().tobytes()
+    pictures = to_bytes(prototypes(model)).cpu().numpy().tobytes()
     return content | {"prototypes": base64.b64encode(pictures).decode(), "why": None}

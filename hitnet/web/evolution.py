@@ -4,6 +4,7 @@ import base64
 from typing import Any
 
 from hitnet.core.model import Model
+from hitnet.data import to_bytes
 from hitnet.runs.run import Run
 from hitnet.web.records import number, text
 
@@ -27,7 +28,7 @@ def pack_evolution(run: Run, model: Model) -> dict[str, Any] | None:
         for place, (title, pictures) in enumerate(read_evolution(model, run), start=1):
             if place % step == 0 or place == 1 or place >= count:
                 titles.append(title)
-                films.append((pictures * 255).round().byte().cpu().numpy().tobytes())
+                films.append(to_bytes(pictures).cpu().numpy().tobytes())
     except (OSError, ValueError) as error:
         return {"note": text(f"The snapshots of this run cannot be read: {error}")}
     return {

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hitnet.core.model import Model
-from hitnet.data import to_float
+from hitnet.data import to_bytes, to_float
 from hitnet.interpret.exemplars import Exemplars
 from hitnet.interpret.explanation import Explanation, explain
 from hitnet.interpret.prototypes import prototypes
@@ -108,7 +108,7 @@ class Explorer:
         with self.lock:
             drawn = prototypes(self.model)[0]
             image = self.model.enlarge(drawn.unsqueeze(0))[0]
-        return (image * 255).round().byte().cpu(), None, f"the prototype of {names[0]}, drawn by the network"
+        return to_bytes(image).cpu(), None, f"the prototype of {names[0]}, drawn by the network"
 
     def explain_picture(self, content: bytes, invert: bool = False) -> dict[str, Any]:
         """The explanation of a picture file; a ValueError says what is wrong with the file."""

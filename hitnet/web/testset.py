@@ -92,17 +92,17 @@ class TestSet:
     def _work(self) -> None:
         try:
             images = data_for(self.run, self.model).test
-        except Exception as error:  # the rest of the page works without the data
-            self.phase, self.message = "gone", f"The test images of this run cannot be loaded: {error}"
+            self.images, self.phase = images, "scoring"
             self.loaded.set()
-            return
-        self.images, self.phase = images, "scoring"
-        self.loaded.set()
-        for start in range(0, len(images), BATCH):
-            part = images.subset(torch.arange(start, min(start + BATCH, len(images))))
-            self.scored += self._score(part, start)
-            time.sleep(0.002)  # lets another thread take the model's lock
-        self.phase = "ready"
+            for start in range(0, len(images), BATCH):
+                part = images.subset(torch.arange(start, min(start + BATCH, len(images))))
+                self.scored += self._score(part, start)
+                time.sleep(0.002)  # lets another thread take the model's lock
+            self.phase = "ready"
+        except Exception as error:  # the rest of the page works without the test images
+            what = "loaded" if self.images is None else "scored"
+            self.phase, self.message = "gone", f"The test images of this run cannot be {what}: {error}"
+            self.loaded.set()
 
     def _score(self, part: ImageSet, start: int) -> list[Scored]:
         with self.model_lock:

@@ -64,6 +64,18 @@ def test_while_training_the_standardised_decoder_is_told_which_deviations_it_doe
         net.decoder.dropped.weight.normal_()
     zeros = torch.zeros(400).long()
     assert len(net.decode(capsules, zeros).mul(1000).round().unique(dim=0)) == 16
+    # One image in four loses some, and each share of them equally often: of four components one is kept in 3/4 + 1/8.
+    with torch.no_grad():
+        net.decoder.dropped.weight.copy_(torch.eye(512)[:, :4] * 1e3)
+        net.decoder.layers[0].bias.zero_()
+    seen: list[torch.Tensor] = []
+    net.decoder.layers[1].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    net.decode(torch.full((4000, 3, 4), 0.5), torch.zeros(4000).long())
+    lost = seen[0][:, :4] > 500
+    assert float(lost.float().mean()) == pytest.approx(1 / 8, abs=0.02)
+    assert float(lost.any(1).float().mean()) == pytest.approx((1 - 1 / 5) / 4, abs=0.03), (
+        "1/5 of them draw a share of none"
+    )
     # Drawing for a reader, everything is known.
     drawn = net.eval().decode(capsules, zeros)
     torch.testing.assert_close(drawn, drawn[:1].expand_as(drawn))

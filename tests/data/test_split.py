@@ -144,3 +144,12 @@ def test_a_class_with_one_image_keeps_it_for_training_and_every_other_class_is_h
     assert held_out is not None
     assert held_out.labels.bincount().tolist() == [3, 0, 1]
     assert training.labels.bincount().tolist() == [37, 1, 2]
+
+
+def test_classes_that_can_give_nothing_do_not_make_others_give_more():
+    labels = torch.cat([torch.zeros(100).long(), torch.arange(1, 51)])  # one class of 100, fifty of one
+    images = ImageSet(torch.zeros(150, 1, 2, 2).byte(), labels)
+    data = Dataset("squares", images, images, tuple(map(str, range(51))))
+    _, held_out = split_training(data, count=None, validation=0.1, seed=0)
+    assert held_out is not None
+    assert held_out.labels.tolist() == [0] * 15

@@ -150,6 +150,20 @@ def test_maps_turn_slant_and_scale_as_they_are_told():
     torch.testing.assert_close(affine_maps(angle, zero, one, one)[0] @ point, torch.tensor([0.0, 1.0]))
     torch.testing.assert_close(affine_maps(zero, one, one, one)[0] @ point.flip(0), torch.tensor([1.0, 1.0]))
     torch.testing.assert_close(affine_maps(zero, zero, 2 * one, 3 * one)[0], torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    # All at once: scaled to (2x, 3y), slanted to (2x + 3y, 3y), and turned to (−3y, 2x + 3y).
+    both = affine_maps(angle, one, 2 * one, 3 * one)[0]
+    torch.testing.assert_close(both, torch.tensor([[0.0, -3.0], [2.0, 3.0]]))
+
+
+def test_bends_are_fractions_of_the_shorter_side():
+    images = torch.randint(0, 256, (5, 1, 8, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    generator, variation = torch.Generator().manual_seed(0), Variation(bend=0.1)
+    choices = variation.choose(torch.arange(5), 0, generator, torch.device("cpu"))
+    assert choices.bends is not None
+    assert choices.maps is not None
+    varied = variation.apply(images, torch.zeros(5), choices, generator)
+    bent = warp(to_float(images), choices.maps, None, "zeros", "bicubic", 8 * choices.bends).clamp(0, 1)
+    torch.testing.assert_close(varied, bent)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -75,6 +75,30 @@ def test_a_class_with_enough_images_has_a_radius_of_its_own():
     assert conformal_radii(distances, labels, 0.99)[0] == (float(own[:300].sort().values[297]), shared, shared)
 
 
+@pytest.mark.parametrize(("coverage", "enough"), [(0.8, 15), (0.9, 30), (0.99, 300)])
+def test_a_class_with_too_few_images_shares_its_radius(coverage, enough):
+    def radii(count: int) -> list[int]:
+        labels = torch.tensor([0] * 1000 + [1] * count + [2] * (enough - 1))
+        distances = torch.rand(len(labels), 3, generator=torch.Generator().manual_seed(0)) + labels[:, None]
+        return [math.floor(radius) for radius in conformal_radii(distances, labels, coverage)[0]]
+
+    assert radii(enough) == [0, 1, 2], "each has that of its own images"
+    assert radii(enough - 1) == [0, 2, 2], "the last two have one together"
+
+
+@pytest.mark.parametrize(("coverage", "fewest"), [(0.8, 4), (0.9, 9), (0.99, 99)])
+def test_classes_that_share_a_radius_need_enough_images_for_one(coverage, fewest):
+    def radii(count: int) -> tuple[float, ...]:
+        labels = torch.tensor([0] * 1000 + [1] * count)
+        distances = torch.rand(len(labels), 2, generator=torch.Generator().manual_seed(0)) + labels[:, None]
+        return conformal_radii(distances, labels, coverage)[0]
+
+    easy, hard = radii(fewest)
+    assert easy < 1 < hard
+    easy, hard = radii(fewest - 1)
+    assert easy == hard, "together with the others"
+
+
 def test_many_easy_images_do_not_make_the_radius_of_few_hard_ones():
     generator = torch.Generator().manual_seed(0)
     labels = torch.tensor([0] * 2000 + [1] * 20)  # too few for a radius, so that all share one

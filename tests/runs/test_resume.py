@@ -223,6 +223,18 @@ def test_a_kill_at_any_file_write_loses_nothing(after: bool, settings: Settings,
 NETWORKS = [("hitnet", 8), ("hitnet-fast", 4), ("hitnet-deep", 4), ("resnet18-hom", 8), ("capsnet", 8)]
 
 
+def test_what_a_decoder_drops_at_random_is_the_same_after_resuming(
+    settings: Settings, tmp_path: Path, no_pictures: None
+):
+    dropping = partial(settings, decoder="standardised", reconstruction_weight=10.0)
+    whole = hitnet.train(dropping(out=tmp_path / "whole"))
+    with pytest.raises(Killed):
+        hitnet.train(dropping(), watcher=Stops(2))
+    torch.manual_seed(1)
+    resumed = loop.resume(Run.named(settings(), "squares").path)
+    assert lasting(resumed) == lasting(whole)
+
+
 @pytest.mark.parametrize(("model", "width"), NETWORKS)
 def test_weights_of_every_memory_order_resume_to_the_same(
     model: str, width: int, settings: Settings, tmp_path: Path, no_pictures: None

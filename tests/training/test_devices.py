@@ -8,7 +8,7 @@ import torch
 
 import hitnet
 from hitnet.data import ImageSet
-from hitnet.settings import TrainConfig
+from hitnet.settings import Precision, TrainConfig
 from hitnet.training import devices
 from hitnet.training.devices import (
     Team,
@@ -102,16 +102,31 @@ def test_bfloat16_is_recommended_where_the_processor_and_the_network_gain(
     helps: bool,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    child_that_ends_with(0, monkeypatch)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
     model = hitnet.create_model(network, num_classes=2, image_shape=(1, 28, 28), width=8)
     assert faster_in_bfloat16(model, torch.device(device), precision) is helps
 
 
-def test_bfloat16_is_not_recommended_where_it_kills_the_process(monkeypatch: pytest.MonkeyPatch):
-    child_that_ends_with(-4, monkeypatch)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
-    assert not faster_in_bfloat16(hitnet.create_model("hitnet-fast", num_classes=2), CPU, torch.float32)
+@pytest.mark.parametrize(
+    ("wish", "supported", "generation", "expected"),
+    [
+        ("auto", True, 9, torch.bfloat16),
+        ("auto", True, 7, torch.float32),  # imitated
+        ("bfloat16", True, 7, torch.bfloat16),
+        ("auto", False, 6, torch.float32),
+        ("float32", True, 9, torch.float32),
+    ],
+)
+def test_a_gpu_computes_in_bfloat16_by_default_if_it_is_made_for_it(
+    wish: Precision,
+    supported: bool,
+    generation: int,
+    expected: torch.dtype,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: supported)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (generation, 0))
+    assert choose_precision(wish, torch.device("cuda")) == expected
 
 
 def test_autocast_is_only_on_for_bfloat16():

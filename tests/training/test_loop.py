@@ -116,12 +116,12 @@ def test_the_average_of_the_weights_equals_a_naive_running_average(settings: Set
         def stepped(self, images: int, loss: float) -> None:
             now = {name: value.clone() for name, value in self.model.state_dict().items() if value.is_floating_point()}
             before = self.average or now
-            decay = min(0.2, (1 + self.steps) / (10 + self.steps))
+            decay = min(0.99, (1 + self.steps) / (10 + self.steps))
             self.average = {name: decay * before[name] + (1 - decay) * now[name] for name in now}
             self.steps += 1
 
     watcher = Averages()
-    run = hitnet.train(settings(ema=0.2, refresh_norm=False), watcher=watcher)
+    run = hitnet.train(settings(ema=0.99, refresh_norm=False), watcher=watcher)
     kept = hitnet.load(run.path).state_dict()
     for name, value in watcher.average.items():
         torch.testing.assert_close(kept[name], value, rtol=1e-5, atol=1e-6)
