@@ -177,7 +177,8 @@ def test_a_run_of_other_settings_in_the_same_place_is_an_error(tiny: Make):
     runner.do(tiny(epochs=1))
     with pytest.raises(ValueError, match=r"was made with epochs 1, expected 2; choose another --out"):
         survey([tiny(epochs=2)])
-    assert runner.is_done(tiny(epochs=1, threads=2, device="cpu")), "where it is computed does not matter"
+    elsewhere = tiny(epochs=1, threads=2, device="cpu", cache=Path("/elsewhere"))
+    assert runner.is_done(elsewhere), "where it is computed and where pictures are decoded does not matter"
 
 
 class Stops(Watcher):

@@ -289,6 +289,22 @@ def test_measure_summarises_the_components_of_true_class_capsules(ladder):
     torch.testing.assert_close(spread, values.std(0, correction=0), atol=1e-5, rtol=0)
 
 
+def test_a_network_is_measured_on_devices_without_double_precision(small_model, digits, monkeypatch):
+    class OnTheCpu(torch.Tensor):
+        """What was copied from the device."""
+
+    def refuse_on_the_device(tensor: torch.Tensor) -> torch.Tensor:
+        assert isinstance(tensor, OnTheCpu), "Apple's GPUs have no double precision"
+        return double(tensor)
+
+    copy, double = torch.Tensor.cpu, torch.Tensor.double
+    model, data = small_model("hitnet-fast"), ImageSet((digits[0] * 255).byte(), digits[1])
+    expected = measure(model, data)
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: copy(tensor).as_subclass(OnTheCpu))
+    monkeypatch.setattr(torch.Tensor, "double", refuse_on_the_device)
+    assert measure(model, data).quality == expected.quality
+
+
 def test_measure_takes_a_part_of_very_many_images(ladder):
     images, labels = pixels_near_half(300)
     found = measure(ladder(), ImageSet((images * 255).byte(), labels), limit=90)

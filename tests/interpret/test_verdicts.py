@@ -1,6 +1,7 @@
 """Verdicts: radii by split conformal prediction, on distances that are known; and outlier scores of every network."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -158,6 +159,14 @@ def test_a_calibrated_model_keeps_its_radii_and_counts_its_verdicts(small_model,
 def test_radii_that_cannot_be_are_refused(ladder, options, message):
     with pytest.raises(ValueError, match=message):
         ladder(**{"radii": (0.1, 0.1, 0.1), "coverage": 0.99, **options})
+
+
+def test_a_radius_in_a_corner_of_the_cube_is_not_refused_for_a_rounding_error():
+    scores = (torch.ones(40, 2, 5) - 0.5).norm(dim=2)
+    radii, _ = conformal_radii(scores, torch.arange(40) % 2, 0.9)
+    assert radii[0] > 5**0.5 / 2, "the float32 distance is a little too long"
+    model = hitnet.create_model("lenet5-hom", (1, 5, 5), num_classes=2, capsule_dim=5)
+    replace(model.config, radii=radii, coverage=0.9, calibrated_on=40)
 
 
 def test_a_network_without_hit_zone_cannot_have_radii():

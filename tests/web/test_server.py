@@ -596,3 +596,20 @@ def test_extremes_of_classes_and_components_are_described(tmp_path: Path) -> Non
         assert len(client.get("/api/run").json()["classes"]) == classes
         answer = client.post("/api/explain", content=png(np.zeros((28, 28), np.uint8))).json()
         assert len(answer["capsule"]) == dims
+
+
+def test_test_images_that_cannot_be_scored_are_not_waited_for(run: Path, monkeypatch: pytest.MonkeyPatch):
+    found = Explorer(run)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(found.tests.model, "scores", fail)
+    found.tests.start()
+    deadline = time.monotonic() + 60
+    while found.tests.phase != "gone" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    page = found.tests.page("all", None, 0, 10)
+    assert (page["phase"], page["images"]) == ("gone", [])
+    assert page["message"] == "The test images of this run cannot be scored: out of memory"
+    assert found.tests.wait(0), "those that were loaded can still be asked about"
