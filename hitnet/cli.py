@@ -353,7 +353,7 @@ def explain(
     Args:
         run: A run folder, a model folder or a safetensors file.
         images: PNG, JPEG, WebP, BMP, GIF or TIFF files of any size and colour, or folders of them.
-        rival: The class for "What would make it ...?"; the next best if not given.
+        rival: The class for "What would make it ...?"; the next best if not given, or if it is the answer itself.
         out: Where the cards go; RUN/explanations if not given.
         device: auto, cpu, cuda, cuda:1, mps.
     """
@@ -414,7 +414,8 @@ def augment(
     else:
         with console.progress("augmenting", len(images.train)) as done:
             path = write_augmented(opened.model, images, out, per_image, tweak, seed, format, done)
-        console.say("train on them with --validation 0: held-out images would have near copies in the training set")
+        if images.validation is None:
+            console.say("train on them with --validation 0: held-out images would have near copies in the training set")
     console.say(f"written to {path}")
 
 

@@ -23,7 +23,7 @@ LARGEST_RECORD = 50_000_000  # bytes of a JSON or CSV file of a run
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a temporary file, then rename it: a crash or a full disk leaves the previous file intact."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    temporary = path.with_name(f".{secrets.token_hex(8)}.part")  # short: the name itself may be as long as names may be
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "xb") as file:

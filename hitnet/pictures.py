@@ -147,7 +147,9 @@ def _scaled(image: Image.Image) -> Image.Image:
     """16 bits per pixel or floats, which PIL would clip at 255, scaled to 8 bits."""
     deep, shallow = np.asarray(image), np.empty((image.height, image.width), np.uint8)
     low, high = deep.min(), deep.max()
-    limit = 65535 if image.mode != "F" else 1 if high <= 1 else 255
+    # Floats and 32 bits hold any range: what fits into a smaller one is meant so.
+    smaller, larger = {"F": (1, 255), "I": (255, 65535)}.get(image.mode, (65535, 65535))
+    limit = smaller if high <= smaller else larger
     if not (low >= 0 and high <= limit):  # written this way, NaN fails too
         expected = "floats from 0 to 1 or to 255" if image.mode == "F" else "numbers from 0 to 65535"
         raise ValueError(f"expected {expected}, got {low} to {high}; save it with 8 or 16 bits")

@@ -16,6 +16,11 @@ def test_a_file_is_written_with_the_folders_above_it(tmp_path: Path):
     assert os.listdir(tmp_path / "a" / "b") == ["file"]
 
 
+def test_a_name_may_be_as_long_as_the_system_allows(tmp_path: Path):
+    write_bytes(tmp_path / ("я" * 127), b"content")
+    assert (tmp_path / ("я" * 127)).read_bytes() == b"content"
+
+
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_a_write_that_fails_leaves_the_former_file_and_nothing_else(step: str, tmp_path: Path, monkeypatch):
     write_bytes(tmp_path / "file", b"former")

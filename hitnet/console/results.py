@@ -14,6 +14,7 @@ from hitnet.runs.answer import Card, Prediction
 from hitnet.runs.calibrate import Calibrated, Rejection
 from hitnet.runs.run import Run
 from hitnet.settings import ModelConfig, read_model_config
+from hitnet.training.evaluation import count_mistakes
 
 QUALITY = {
     "variation within classes explained (R²)": "r2",
@@ -59,7 +60,7 @@ def show_result(run: Run) -> None:
             f"note: a {simple['name']} does better on these pictures; the network needs more of them, more --epochs, "
             "or --model resnet18-hom"
         )
-    if "verdicts" in result and 2 * result["verdicts"]["sure"] < result["verdicts"]["images"]:
+    elif "verdicts" in result and 2 * result["verdicts"]["sure"] < result["verdicts"]["images"]:
         data = shlex.quote(str(run.read_settings().data))
         say(f"note: few answers are sure: classes look alike, or labels are wrong (hitnet audit {data} finds those)")
     folder = shlex.quote(str(run.path))
@@ -75,7 +76,7 @@ def show_evaluation(content: dict[str, Any]) -> None:
     if len(content.get("members", [])) > 1:
         for member in content["members"]:
             say(f"{member['run']} alone: {member['error']:.2f} % error")
-    title = f"{content['mistakes']} mistakes in {content['images']:,} images: {content['error']:.2f} % error"
+    title = f"{count_mistakes(content['mistakes'])} in {content['images']:,} images: {content['error']:.2f} % error"
     if _is_uneven(content):
         title += f", mean of the classes' errors {content['balanced_error']:.2f} %"
     table = new_table(["class", "images", "mistakes", "error, %", "most often mistaken for"], "lrrrl", title)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -123,12 +124,11 @@ def _part(root: Path, *names: str) -> Path:
 
 
 def _holds_class_folders(folder: Path) -> bool:
-    # A class may be called "train" (the vehicle): then its pictures are directly inside.
-    return (
-        folder.is_dir()
-        and not any(is_picture(path) for path in folder.iterdir())
-        and any(path.is_dir() for path in folder.iterdir())
-    )
+    if not folder.is_dir() or not (inside := [path for path in folder.iterdir() if path.is_dir()]):
+        return False
+    # A class may be called "train" (the vehicle): then most of its pictures are directly inside.
+    loose = sum(is_picture(path) for path in folder.iterdir())
+    return not loose or sum(is_picture(path) for path in chain.from_iterable(map(files_below, inside))) > loose
 
 
 def _check_name(name: str, folder: Path) -> None:
@@ -143,7 +143,10 @@ def _class_entries(folder: Path, part: Part, notes: list[str]) -> list[Entry]:
     """The pictures of each class folder, at any depth; other files are only counted."""
     entries: list[Entry] = []
     others: list[Path] = []
-    class_folders = {path.name: path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}
+    subfolders = [path for path in folder.iterdir() if path.is_dir()]
+    class_folders = {path.name: path for path in subfolders if not path.name.startswith(".")}
+    hidden = [path for path in subfolders if path.name.startswith(".") and any(map(is_picture, files_below(path)))]
+    notes += [f"folder {path.name}/ in {folder.name}/ is hidden and is left out; rename it" for path in hidden]
     for name in natural_order(class_folders):
         _check_name(name, folder)
         files = {path.relative_to(folder).as_posix(): path for path in files_below(class_folders[name])}

@@ -23,7 +23,7 @@ def stratified_split(labels: Tensor, fraction: float, generator: torch.Generator
     side. The sizes are exact up to rounding, unless that last rule requires more.
     """
     if not 0 < fraction < 1:
-        raise ValueError(f"fraction must lie between 0 and 1, got {fraction}")
+        raise ValueError(f"test_fraction must lie between 0 and 1, got {fraction}; 0.2 holds out a fifth")
     classes, counts = labels.cpu().unique(return_counts=True)
     if (lonely := classes[counts < 2]).numel():
         raise ValueError(f"a split needs at least 2 images of each class; labels {lonely.tolist()} have only one")
@@ -45,7 +45,9 @@ def stratified_subset(labels: Tensor, count: int, generator: torch.Generator) ->
     labels = labels.cpu()
     counts = labels.unique(return_counts=True)[1]
     if not len(counts) <= count <= len(labels):
-        raise ValueError(f"count must lie between the {len(counts)} classes and the {len(labels)} images, got {count}")
+        raise ValueError(
+            f"train_images must lie between the {len(counts)} classes and the {len(labels)} images, got {count}"
+        )
     return _choose(labels, _allot(counts, count, at_most=counts), generator)[1]
 
 

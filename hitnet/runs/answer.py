@@ -1,5 +1,6 @@
 """Answers for picture files: class, score and verdict of each, and a decision card that shows why."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
@@ -16,6 +17,9 @@ from hitnet.files import read_json, write_json
 from hitnet.interpret.explanation import explain
 from hitnet.pictures import files_below, foreign_kind, is_picture
 from hitnet.runs.committee import Committee
+from hitnet.runs.run import Run
+
+LONGEST_STEM = 200  # bytes of a file name that a card's name keeps: names may have 255
 
 
 class Picture(NamedTuple):
@@ -76,6 +80,10 @@ def _with_those_in_folders(files: Sequence[Path]) -> list[Path]:
     for file in files:
         if not file.is_dir():
             found.append(file)
+        elif Run(file).settings_file.is_file():
+            raise ValueError(
+                f"{file} is a run folder, expected pictures; to ask several networks, add --with RUN after the pictures"
+            )
         elif inside := sorted(path for path in files_below(file) if is_picture(path) or foreign_kind(path)):
             found += inside
         else:
@@ -146,4 +154,7 @@ def _free_place(folder: Path, file: Path, taken: set[Path]) -> Path:
         return path not in taken and (not record.is_file() or read_json(record).get("file") == str(file))
 
     endings = chain([""], (f"-{number}" for number in count(2)))
-    return next(filter(is_free, (folder / f"{file.stem}-card{ending}.png" for ending in endings)))
+    stem = file.stem
+    if len(os.fsencode(stem)) > LONGEST_STEM:
+        stem = os.fsencode(stem)[:LONGEST_STEM].decode(errors="ignore")
+    return next(filter(is_free, (folder / f"{stem}-card{ending}.png" for ending in endings)))

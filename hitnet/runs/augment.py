@@ -36,6 +36,8 @@ def write_augmented(
         raise ValueError(f"{out} is the name of an .npz file; add --format npz, or choose another name")
     if format == "npz" and out.suffix != ".npz":
         out = out.with_name(f"{out.name}.npz")
+    if format == "npz" and data.validation is not None:
+        raise ValueError("an .npz file has no place for the pictures of val/; write a folder, without --format npz")
     if out.exists():
         raise FileExistsError(f"{out} already exists; choose another place for the new images, or remove it")
     made = _multiplied(HybridAugmentation(model, tweak), data.train, per_image, seed, done)
@@ -82,10 +84,11 @@ def _write_npz(made: Iterator[tuple[Tensor, Tensor]], data: Dataset, out: Path) 
 
 
 def _write_folder(made: Iterator[tuple[Tensor, Tensor]], data: Dataset, out: Path) -> None:
-    """train/<class>/<number>.png, the new images made from it <number>-new1.png …, and test/<class>/<number>.png."""
+    """train/<class>/<number>.png, the new images made from it <number>-new1.png …; test/ and val/ as they are."""
     classes = _folder_names(data.class_names)
     with new_folder(out) as folder:
-        for split in ("train", "test"):
+        unchanged = {"test": data.test} | ({} if data.validation is None else {"val": data.validation})
+        for split in ("train", *unchanged):
             for name in classes:
                 (folder / split / name).mkdir(parents=True)
         number = 0
@@ -95,8 +98,9 @@ def _write_folder(made: Iterator[tuple[Tensor, Tensor]], data: Dataset, out: Pat
                     new = f"-new{member}" if member else ""
                     _write_png(picture, folder / "train" / classes[label] / f"{number:06d}{new}.png")
                 number += 1
-        for index, (picture, label) in enumerate(zip(data.test.images, data.test.labels.tolist(), strict=True)):
-            _write_png(picture, folder / "test" / classes[label] / f"{index:06d}.png")
+        for split, images_of in unchanged.items():
+            for index, (picture, label) in enumerate(zip(images_of.images, images_of.labels.tolist(), strict=True)):
+                _write_png(picture, folder / split / classes[label] / f"{index:06d}.png")
 
 
 def _write_png(picture: Tensor, path: Path) -> None:

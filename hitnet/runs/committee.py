@@ -111,8 +111,8 @@ def open_committee(paths: Sequence[Path], views: int = 1, device: str = "auto") 
             raise ValueError(f"{path} is {config.name}, which has no distances to a centre to average; leave it out")
         if config.class_names != first.class_names:
             raise ValueError(
-                f"{path} knows other classes than {paths[0]}: {listed(config.class_names, 3)} against "
-                f"{listed(first.class_names, 3)}; a committee needs networks trained on the same classes"
+                f"{path} knows other classes than {paths[0]}: {_difference(config.class_names, first.class_names)}; "
+                "a committee needs networks trained on the same classes, in the same order"
             )
         for what in ("image_shape", "fit", "capsule_dim"):  # the largest distance grows with the capsules
             own, others = getattr(config, what), getattr(first, what)
@@ -127,6 +127,16 @@ def open_committee(paths: Sequence[Path], views: int = 1, device: str = "auto") 
             for path, model in zip(paths, models, strict=True)
         )
     )
+
+
+def _difference(own: Sequence[str], others: Sequence[str]) -> str:
+    """What is different about two lists of classes, in a few words."""
+    if len(own) != len(others):
+        return f"{len(own)} against {len(others)}"
+    if set(own) == set(others):
+        return "the same in another order"
+    unknown, missing = ([name for name in names if name not in rest] for names, rest in ((own, others), (others, own)))
+    return f"{listed(unknown, 3)} instead of {listed(missing, 3)}"
 
 
 def _saw_mirrored(path: Path) -> bool:

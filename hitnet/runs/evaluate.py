@@ -14,7 +14,7 @@ from hitnet.runs.committee import open_committee
 from hitnet.runs.reopen import Reopened, data_for, is_same_source, reopen
 from hitnet.runs.run import Run
 from hitnet.settings import ModelConfig
-from hitnet.training.evaluation import all_scores, evaluate, judge
+from hitnet.training.evaluation import all_scores, count_mistakes, evaluate, judge
 
 MOST_SHOWN = 100  # mistakes on the contact sheet
 
@@ -136,5 +136,5 @@ def write_mistakes(
     pairs = [(names[int(test.labels[index])], names[int(answered[index])]) for index in shown]
     between = " → " if max(len(given) + len(other) for given, other in pairs) <= 10 else "\n→ "
     titles = [between.join(pair) for pair in pairs]
-    heading = f"{len(wrong)} mistakes, given → answered, the most certain first"
+    heading = f"{count_mistakes(len(wrong))}, given → answered, the most certain first"
     figures.save(figures.image_grid(to_float(test.images[shown].cpu()), titles, heading), picture)

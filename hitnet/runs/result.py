@@ -14,7 +14,7 @@ from hitnet.runs.baseline import baseline
 from hitnet.runs.calibrate import calibration_notes
 from hitnet.runs.exemplars import keeps_exemplars, write_exemplars
 from hitnet.runs.run import Run
-from hitnet.training.evaluation import Evaluation, all_scores, evaluate
+from hitnet.training.evaluation import Evaluation, all_scores, count_mistakes, evaluate
 from hitnet.training.frozen import as_trained
 from hitnet.training.loop import Job
 
@@ -72,7 +72,7 @@ def plot(run: Run, model: Model, evaluation: Evaluation, drawings: Measured | No
     title = f"{model.config.name} on {run.path.parent.name}"
     figures.save(figures.curves(run.read_metrics(), title), run.plots_folder / "curves.png")
     matrix = figures.confusion_matrix(
-        evaluation.confusion, names, f"{title}: {evaluation.mistakes} mistakes in {evaluation.count:,}"
+        evaluation.confusion, names, f"{title}: {count_mistakes(evaluation.mistakes)} in {evaluation.count:,}"
     )
     figures.save(matrix, run.plots_folder / "confusion.png")
     statistics: ComponentStatistics | None = None if drawings is None else drawings.statistics

@@ -83,6 +83,8 @@ def choose_device(requested: str) -> torch.device:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).splitlines()[0]
+        if reason.startswith("Expected one of"):  # a list of some twenty kinds
+            reason = "there is none of this name"
         raise ValueError(f"device {requested!r} cannot be used ({reason}); use auto, cpu, cuda or mps") from None
     if device.type == "cuda":
         torch.cuda.set_device(device)

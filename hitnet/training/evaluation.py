@@ -12,6 +12,11 @@ from hitnet.data import Batches, ImageSet
 from hitnet.training.devices import Team
 
 
+def count_mistakes(count: int) -> str:
+    """1 mistake, 2 mistakes."""
+    return f"{count} mistake{'' if count == 1 else 's'}"
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """The confusion matrix and the mean loss."""

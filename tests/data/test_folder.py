@@ -242,6 +242,31 @@ def test_a_class_may_be_called_train(tmp_path):
     assert load_dataset(tmp_path).class_names == ("plane", "train")
 
 
+def test_stray_pictures_beside_the_classes_do_not_make_train_and_test_classes(tmp_path):
+    for split in ("train", "test"):
+        for name in ("cat", "dog"):
+            fill(tmp_path / split / name, 3)
+        picture().save(tmp_path / split / "overview.png")
+    loaded = load_dataset(tmp_path)
+    assert loaded.class_names == ("cat", "dog")
+    assert (len(loaded.train), len(loaded.test)) == (6, 6)
+    assert "1 pictures in train/ are in no class folder and are left out" in loaded.notes
+    # The vehicle, a few pictures of which are in a folder of their own.
+    fill(tmp_path / "vehicles" / "train", 5)
+    fill(tmp_path / "vehicles" / "train" / "steam", 2)
+    fill(tmp_path / "vehicles" / "bus", 5)
+    assert load_dataset(tmp_path / "vehicles").class_names == ("bus", "train")
+
+
+def test_a_hidden_folder_of_pictures_is_left_out_and_said(tmp_path):
+    for name in ("cat", "dog", "..dots..", ".git"):
+        fill(tmp_path / name, 3)
+    (tmp_path / ".git" / "0.png").unlink()
+    loaded = load_dataset(tmp_path)
+    assert loaded.class_names == ("cat", "dog")
+    assert f"folder ..dots../ in {tmp_path.name}/ is hidden and is left out; rename it" in loaded.notes
+
+
 def test_every_class_needs_training_pictures_but_not_test_pictures(tmp_path):
     for name in ("train/a", "train/b", "test/b"):
         fill(tmp_path / name, 1)

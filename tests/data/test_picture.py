@@ -55,6 +55,12 @@ def test_sixteen_bits_are_scaled_not_clipped():
     assert np.asarray(decode(saved(Image.fromarray(deep)))).tolist() == [[0, 1, 128, 255]]
 
 
+def test_32_bits_are_scaled_from_their_range():
+    for limit in (255, 65535):
+        deep = (np.array([[0, 0.25, 0.5, 1]]) * limit).round().astype(np.int32)
+        assert np.asarray(decode(saved(Image.fromarray(deep), "TIFF"))).tolist() == [[0, 64, 128, 255]]
+
+
 def test_floats_are_scaled_from_their_range():
     for limit in (1, 255):
         floats = np.array([[0, 0.25, 0.5, 1]], np.float32) * limit

@@ -119,6 +119,8 @@ def test_predict_asks_all_networks_and_gives_no_verdict_of_one(runs, tmp_path, h
     mean = sum(hitnet.load(run).scores(to_float(images))[0] for run in runs) / 2
     assert answer["score"] == pytest.approx(float(mean.min()), abs=1e-5)
     assert answer["class_name"] == str(int(mean.argmin()))
+    with pytest.raises(SystemExit, match="is a run folder, expected pictures; .* add --with RUN after the pictures"):
+        hitnet_says("predict", runs[0], runs[1], tmp_path / "digit.png", "--device", "cpu")
     assert answer["verdict"] is None
     said = hitnet_says("predict", runs[0], tmp_path / "digit.png", "--views", "5", "--device", "cpu")
     assert "no verdicts, no rejected answers: both were calibrated for one network and one view" in said
@@ -147,8 +149,15 @@ def test_networks_that_cannot_answer_together_are_refused(runs, folder, small_mo
     with pytest.raises(ValueError, match="is lenet5, which has no distances to a centre to average; leave it out"):
         open_committee([runs[0], folder / "lenet5-s0"])
     small_model("lenet5-hom", class_names=tuple("abcdefghij")).save(tmp_path / "letters")
-    with pytest.raises(ValueError, match=r"knows other classes than .*: a, b, c, … against 0, 1, 2, …"):
+    with pytest.raises(ValueError, match=r"knows other classes than .*: a, b, c, … instead of 0, 1, 2, …"):
         open_committee([runs[0], tmp_path / "letters"])
+    for names, difference in (
+        (tuple("0123456789ab"), "12 against 10"),
+        (tuple("1023456789"), "the same in another order"),
+    ):
+        small_model("lenet5-hom", class_names=names, num_classes=len(names)).save(tmp_path / "others")
+        with pytest.raises(ValueError, match=f"others knows other classes than .*: {difference}; a committee"):
+            open_committee([runs[0], tmp_path / "others"])
     for what, shape, option in (
         (r"image_shape \(3, 28, 28\), .* has \(1, 28, 28\)", (3, 28, 28), {}),
         ("fit crop, .* has stretch", (1, 28, 28), {"fit": "crop"}),

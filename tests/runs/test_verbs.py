@@ -143,6 +143,14 @@ def test_explain_takes_folders_and_leaves_the_cards_of_other_pictures(small_run,
     assert cards == {name: str(tmp_path / folder / "digit.png") for name, folder in expected.items()}
 
 
+def test_a_picture_with_the_longest_name_has_a_card(small_run, hitnet_says, tmp_path):
+    file = tmp_path / f"{'я' * 125}.png"
+    Image.new("L", (28, 28), 90).save(file)
+    hitnet_says("explain", small_run, file, "--out", tmp_path / "cards")
+    (record,) = (tmp_path / "cards").glob("*.json")
+    assert read_json(record)["file"] == str(file)
+
+
 def test_explain_writes_where_it_is_told(run, hitnet_says, tmp_path):
     Image.new("L", (28, 28)).save(tmp_path / "black.png")
     hitnet_says("explain", run, tmp_path / "black.png", "--out", tmp_path / "cards")
@@ -204,6 +212,16 @@ def test_augment_makes_a_folder_that_can_be_read_where_a_class_has_no_test_image
     loaded = load_dataset(augment.write_augmented(model, data, tmp_path / "more", 1))
     assert loaded.class_names == before.class_names
     assert (len(loaded.train), len(loaded.test)) == (60, 9)
+
+
+def test_validation_pictures_of_a_folder_go_along(few, hitnet_says, tmp_path):
+    model, before = hitnet.create_model("lenet5-hom", width=2), load_dataset(few)
+    data = replace(before, validation=before.test.subset(torch.arange(5)))
+    loaded = load_dataset(augment.write_augmented(model, data, tmp_path / "more", 1))
+    assert loaded.validation is not None
+    assert torch.equal(loaded.validation.images, before.test.images[:5])
+    with pytest.raises(ValueError, match="has no place for the pictures of val/; write a folder"):
+        augment.write_augmented(model, data, tmp_path / "more.npz", 1, format="npz")
 
 
 def test_a_folder_is_not_given_the_name_of_a_file(run, few, tmp_path):

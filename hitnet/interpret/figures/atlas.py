@@ -98,7 +98,7 @@ def class_page(
         typical, ends = exemplars.typical[class_index], exemplars.ends[class_index, order]
         real = Real(_at(exemplars.pictures, typical), _at(exemplars.pictures, ends))
         note = f"{note} Orange: real training pictures; all others are drawn."
-    return _sweep_grid(model, pictures, labels, f"“{name}” and its deformations", note, real)
+    return _sweep_grid(model, pictures, labels, f"“{shortened(name, 60)}” and its deformations", note, real)
 
 
 def _at(pictures: Tensor, places: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ def _sweep_grid(
     rows, steps, _, height, width = pictures.shape
     blocks = math.ceil(rows / LONGEST)
     longest = math.ceil(rows / blocks)
-    tall, head, foot = CELL * height / width, 1.0, 0.08
+    tall, head, foot = CELL * (height + GAP) / (width + GAP), 1.0, 0.08
     left = 0.25 + 0.075 * max(map(len, labels))
     typical = 0 if real is None else len(real.typical)
     per_end = 0 if real is None else real.ends.shape[2]
@@ -212,6 +212,7 @@ def _draw_sweeps(axes: Any, model: Model, pictures: Tensor) -> None:
     _, steps, _, height, width = pictures.shape
     canvas = tile(pictures, GAP)
     show_pixels(axes, canvas)
+    axes.set_aspect("auto")
     axes.set_axis_off()
     pitch, middle = width + GAP, steps // 2
     frame(axes, (middle * pitch - GAP / 2, -GAP / 2), pitch, len(canvas) + GAP, BLUE)

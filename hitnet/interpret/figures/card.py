@@ -34,7 +34,7 @@ def decision_card(explanation: Explanation) -> Figure:
     """Image, prototype, what was added to it, what is left, where every class landed, what would make it another."""
     height = HEIGHT if explanation.what_if is None else HEIGHT + BAND
     figure = Figure(figsize=(WIDTH, height))
-    words = "\n".join(textwrap.wrap(explanation.words, 105))
+    words = "\n".join(textwrap.wrap(explanation.words, 105, max_lines=2, placeholder=" …"))
     figure.text(0.5, 1 - 0.15 / height, words, ha="center", va="top", fontsize=12.5, linespacing=1.4)
 
     top = 1.05
@@ -106,7 +106,8 @@ def _draw_what_if(figure: Figure, explanation: Explanation, found: WhatIf) -> No
         square = (left / WIDTH, 1 - (HEIGHT + top + 0.15) / height)
         figure.add_artist(Rectangle(square, 0.15 / WIDTH, 0.15 / height, color=colour))
         _heading(figure, HEIGHT + top, words, 9, left=left + 0.25)
-    _heading(figure, HEIGHT + 1.15, "\n".join(textwrap.wrap(explanation.what_if_words, 44)), 9, GREY, left)
+    lines = textwrap.wrap(explanation.what_if_words, 44, max_lines=5, placeholder=" …")
+    _heading(figure, HEIGHT + 1.15, "\n".join(lines), 9, GREY, left)
 
 
 def _draw_rings(axes: Any, explanation: Explanation) -> None:
