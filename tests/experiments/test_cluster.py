@@ -95,7 +95,7 @@ def test_a_failing_task_says_why_and_the_others_go_on(two_nodes: str, tiny: Call
     found = survey([tiny(seed=1, train_images=5), tiny(epochs=1)])
     cluster.run_on_ray(found, two_nodes, lambda found: None)
     assert [progress.status for progress in found] == ["failed", "done"]
-    assert "count must lie between the 10 classes" in found[0].problem
+    assert "train_images must lie between the 10 classes" in found[0].problem
 
 
 def test_a_task_that_fails_without_a_word_is_named_by_its_kind(tiny: Callable[..., Trial]):

@@ -109,7 +109,7 @@ def test_a_failing_run_says_why_and_the_others_go_on(tiny: Make):
     found = survey([bad, pupil, tiny(epochs=1)])
     run_local(found, 1, quietly)
     assert [progress.status for progress in found] == ["failed", "failed", "done"]
-    assert "count must lie between the 10 classes" in found[0].problem
+    assert "train_images must lie between the 10 classes" in found[0].problem
     assert str(bad.path) in found[1].problem
 
 
