@@ -205,7 +205,8 @@ def test_a_name_is_kept_in_the_run_folder(new_page: NewPage, copied_run: Path) -
         page.locator(".class-card").nth(4).click()
         page.get_by_label("Name of component 2", exact=True).fill("open at the top")
         page.keyboard.press("Enter")
-        page.wait_for_selector(".component-name[data-kept]")
+        # Not until it is marked as kept: the mark goes after a second and a half, which a busy machine can miss.
+        wait_until(page, (copied_run / "component-names.json").is_file)
         page.reload()
         page.wait_for_selector("body[data-ready]")
         page.locator(".class-card").nth(4).click()
