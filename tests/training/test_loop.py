@@ -71,6 +71,26 @@ def test_the_rate_changes_with_every_step_and_the_optimizer_gets_it(settings: Se
     assert [row["learning_rate"] for row in run.read_metrics()] == pytest.approx([rates[2], rates[5]])
 
 
+@pytest.mark.parametrize(("patience", "in_bfloat16"), [(0, [True, False]), (1, [False, False])])
+def test_only_epochs_that_may_be_kept_are_measured_in_full_precision(
+    settings: Settings, squares: Path, monkeypatch: pytest.MonkeyPatch, patience, in_bfloat16
+):
+    seen = []
+
+    def measure(*args, **options) -> Evaluation:
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return evaluate(*args, **options)
+
+    monkeypatch.setattr("hitnet.training.loop.evaluate", measure)
+    monkeypatch.setattr("hitnet.runs.train.choose_precision", lambda *_: torch.bfloat16)  # not every processor has it
+    run = hitnet.train(settings(epochs=2, patience=patience, validation=0.2))
+    assert seen == [wanted for wanted in in_bfloat16 for _ in ("test", "validation")]
+    # Without autocast, the kept network has exactly the error and loss of the last row.
+    again = evaluate(hitnet.load(run.path), load_dataset(squares).test)
+    row = run.read_metrics()[-1]
+    assert (again.error, again.loss) == pytest.approx((row["test_error"], row["test_loss"]))
+
+
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(settings: Settings, tmp_path: Path):
     first, again, other = (
         hitnet.train(settings(seed=seed, out=tmp_path / out)) for seed, out in ((1, "a"), (1, "b"), (2, "a"))
