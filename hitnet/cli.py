@@ -521,12 +521,15 @@ def main() -> None:
 
 
 def _with_optional_values(arguments: list[str]) -> list[str]:
-    """--pretrained alone means timm's own weights; tyro has no option whose value may be left out."""
+    """--pretrained alone means timm's own weights, --flip alone True; in tyro, no option's value may be left out."""
     full = []
     for place, word in enumerate(arguments):
         full.append(word)
-        if word == "--pretrained" and all(after.startswith("--") for after in arguments[place + 1 : place + 2]):
+        after = "".join(arguments[place + 1 : place + 2])
+        if word == "--pretrained" and (not after or after.startswith("--")):
             full.append("timm")
+        if word == "--flip" and after not in ("True", "False", "None"):
+            full.append("True")
     return full
 
 

@@ -100,5 +100,4 @@ def complete(options: dict[str, Any], network: str, images: int | None = None, u
         own |= RECIPES[options["augment"]]
         if options.get("freeze"):
             own["shift"] = 0  # every picture is looked at once
-        options = {**options, "flip": options["flip"] or own["flip"]}
     return {name: own.get(name) if value is None else value for name, value in options.items()}

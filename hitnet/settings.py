@@ -113,14 +113,14 @@ class RunOptions:
     augment: Augment = "shift"
     """How training images are varied: none, shift (2 pixels), or a recipe for a kind of data, whose parts the next
     options can set: digits are also turned, slanted and scaled, objects turned, scaled, mirrored and partly erased,
-    photos recoloured, mirrored and partly erased. hybrid lets a trained network deform them after the shift."""
+    photos recoloured, mirrored and partly erased. hybrid lets a trained network deform them after all that."""
     shift: int | None = None
     """Shift training images by up to this many whole pixels in each direction; the recipe's own if not given."""
     shift_fill: Fill | None = None
     """What comes in at the edge of a shifted image: zeros (black), or the edge's own pixels; the network's own if not
     given (paper: zeros)."""
-    flip: bool = False
-    """Mirror each training image in every other epoch; objects and photos are always mirrored."""
+    flip: bool | None = None
+    """Mirror each training image in every other epoch: --flip, or --flip False; the recipe's own if not given."""
     rotate: float | None = None
     """Turn training images by up to this many degrees; the recipe's own if not given."""
     scale: float | None = None
@@ -138,7 +138,7 @@ class RunOptions:
     teacher: Path | None = None
     """The run whose network deforms the images (hybrid only)."""
     hybrid_fraction: float = 1.0
-    """Fraction of each batch that is deformed; the rest is only shifted."""
+    """Fraction of each batch that the trained network deforms; the rest is varied as without it."""
     snapshots: bool = False
     """Save the decoder after each epoch: `hitnet prototypes RUN --evolution` animates the prototypes."""
     ema: float = 0.0
@@ -328,6 +328,11 @@ class TrainConfig(NetworkOptions, RunOptions):
         for name in ("finishing", "weight_decay"):
             if getattr(self, name) is not None and not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be finite and at least 0, got {getattr(self, name)}; 0 turns it off")
+        if (self.learning_rate or 0) * (self.weight_decay or 0) >= 1:
+            raise ValueError(
+                f"weight_decay × learning_rate must be less than 1, got {self.weight_decay} × {self.learning_rate}: no "
+                "weight would survive a step; hitnet-deep uses 0.1 × 0.004"
+            )
         for name in ("ema", "validation"):
             if getattr(self, name) is not None and not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}; 0 turns it off")
@@ -367,6 +372,7 @@ class RunSettings(TrainConfig):
     batch_size: int = field()
     shift: int = field()
     shift_fill: Fill = field()
+    flip: bool = field()
     rotate: float = field()
     scale: float = field()
     shear: float = field()

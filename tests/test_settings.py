@@ -140,6 +140,8 @@ def test_a_recipe_fills_in_what_was_left_open_and_a_given_part_replaces_its_own(
     digits = TrainConfig(augment="digits", rotate=30.0, shift=0).resolve()
     assert (digits.rotate, digits.shift, digits.scale, digits.flip) == (30.0, 0, RECIPES["digits"]["scale"], False)
     assert TrainConfig(augment="photos").resolve().flip
+    assert TrainConfig(augment="photos", flip=False).resolve().flip is False
+    assert TrainConfig().resolve().flip is False
     assert TrainConfig(freeze=True, pretrained="run").resolve().shift == 0
     assert TrainConfig(augment="digits", flip=True).resolve().flip
 

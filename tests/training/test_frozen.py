@@ -12,7 +12,7 @@ from support.tiny import snapshot
 import hitnet
 from hitnet import cli
 from hitnet.core.model import Model
-from hitnet.data import ImageSet, to_float
+from hitnet.data import ImageSet, Variation, to_float
 from hitnet.runs import train as training
 from hitnet.runs.run import Run
 from hitnet.settings import TrainConfig
@@ -101,6 +101,12 @@ def lender(tmp_path: Path) -> Path:
     return tmp_path / "lender"
 
 
+def test_a_frozen_encoder_is_shown_mirror_images_where_that_was_asked_for(settings: Settings, lender: Path):
+    for flip in (False, True):
+        with training.prepare(settings(pretrained=str(lender), freeze=True, flip=flip, seed=2)) as (job, _):
+            assert job.batches.variation == Variation(flip=flip, seed=2)
+
+
 def test_a_run_keeps_the_encoder_looks_once_and_resumes_to_the_same_weights(settings: Settings, lender: Path, tmp_path):
     config = settings(pretrained=str(lender), freeze=True, flip=True, validation=0.2, decoder="picture", ema=0.9)
     whole = training.train(config)
@@ -152,7 +158,10 @@ def test_a_freeze_that_means_nothing_is_refused(settings: Settings, options, wor
         ("train --pretrained --freeze", "train --pretrained timm --freeze"),
         ("train --pretrained a.pth --freeze", "train --pretrained a.pth --freeze"),
         ("train --freeze", "train --freeze"),
+        ("train --flip", "train --flip True"),
+        ("train --augment photos --flip False --epochs 2", "train --augment photos --flip False --epochs 2"),
+        ("audit --flip my-pictures", "audit --flip True my-pictures"),
     ],
 )
-def test_the_weights_may_be_left_out_on_the_command_line(typed: str, meant: str):
+def test_some_values_may_be_left_out_on_the_command_line(typed: str, meant: str):
     assert cli._with_optional_values(typed.split()) == meant.split()
