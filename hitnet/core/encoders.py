@@ -15,6 +15,7 @@ from hitnet.settings import ImageShape
 
 PAPER_WIDTH = 256
 WHITENED = 2_000  # images: more change the deep encoder's filters no longer
+PIECE = 2_000_000  # pixel values whose patches are held in memory together
 LEAST_VARIANCE = 5e-4  # of a filter's answers: directions in which patches hardly vary are not blown up
 
 
@@ -131,14 +132,16 @@ class DeepEncoder(Encoder):
         if self.whitened:
             return
         some = images[:: max(1, math.ceil(len(images) / WHITENED))]
-        # Not every device has double precision.
-        pixels = some.cpu().double() / (255 if some.dtype == torch.uint8 else 1)
-        check_images(pixels, self.image_shape, torch.float64)
-        # Covariances are the same for all offsets of a patch, so every fourth patch is enough.
-        patches = F.unfold(pixels, 2, stride=2).transpose(1, 2).flatten(0, 1)
-        mean = patches.mean(0)
-        centred = patches - mean
-        values, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))
+        count, total, products = 0, torch.zeros(()), torch.zeros(())
+        for piece in some.split(max(1, PIECE // math.prod(self.image_shape))):
+            # Not every device has double precision.
+            pixels = piece.cpu().double() / (255 if some.dtype == torch.uint8 else 1)
+            check_images(pixels, self.image_shape, torch.float64)
+            # Covariances are the same for all offsets of a patch, so every fourth patch is enough.
+            patches = F.unfold(pixels, 2, stride=2).transpose(1, 2).flatten(0, 1)
+            count, total, products = count + len(patches), total + patches.sum(0), products + patches.T @ patches
+        mean = total / count
+        values, vectors = torch.linalg.eigh(products / count - torch.outer(mean, mean))
         filters = vectors.T / (values + LEAST_VARIANCE).sqrt()[:, None]
         self.mean_answers.copy_(_with_negatives(filters) @ mean)
         self.whitening.copy_(_with_negatives(filters).view_as(self.whitening))

@@ -121,6 +121,8 @@ def _load_own(encoder: Encoder, weights: dict[str, Tensor], source: str, name: s
     if {key: value.shape for key, value in adapted.items()} != {key: value.shape for key, value in expected.items()}:
         raise ValueError(_misfit(expected, weights, source, name))
     encoder.load_state_dict(adapted)
+    if isinstance(encoder, DeepEncoder):
+        encoder.whitened.fill_(True)  # its convolutions were trained on what these filters answer
 
 
 def _in_channels(kernel: Tensor, expected: Tensor) -> Tensor:

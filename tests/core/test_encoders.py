@@ -131,6 +131,24 @@ def test_the_deep_encoders_filters_give_uncorrelated_answers_of_about_variance_o
     torch.testing.assert_close(covariance.diag(), variances / (variances + LEAST_VARIANCE), atol=0.05, rtol=0)
 
 
+def test_the_deep_encoder_filters_patches_then_bends_them_by_gelu_before_its_layers():
+    encoder = DeepEncoder((1, 8, 8), width=4)
+    encoder.prepare(correlated(50, 1, 8))
+    encoder.eval()
+    images = correlated(3, 1, 8).float() / 255
+    answers = encoder.whitening.flatten(1) @ F.unfold(images, 2) - encoder.mean_answers[:, None]
+    bent = answers / 2 * (1 + torch.erf(answers / 2**0.5))
+    torch.testing.assert_close(encoder(images), encoder.layers(bent.unflatten(2, (7, 7))))
+
+
+def test_the_deep_encoders_filters_do_not_depend_on_how_many_images_are_held_in_memory(monkeypatch):
+    images, whole, parts = correlated(50, 3, 8), DeepEncoder((3, 8, 8), width=4), DeepEncoder((3, 8, 8), width=4)
+    whole.prepare(images)
+    monkeypatch.setattr("hitnet.core.encoders.PIECE", 7 * 3 * 8 * 8)
+    parts.prepare(images)
+    torch.testing.assert_close(parts.whitening.abs(), whole.whitening.abs(), rtol=1e-4, atol=1e-4)
+
+
 def test_the_deep_encoder_prepares_only_once_takes_bytes_or_floats_and_keeps_its_filters_in_its_weights():
     images = correlated(50, 1, 8)
     one, other = DeepEncoder((1, 8, 8), width=4), DeepEncoder((1, 8, 8), width=4)

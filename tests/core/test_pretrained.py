@@ -146,6 +146,14 @@ def test_a_run_of_timms_network_that_began_from_scratch_has_other_inputs(tmp_pat
         load_pretrained(new(), str(tmp_path))
 
 
+def test_filters_that_the_lenders_convolutions_were_trained_with_are_kept(tmp_path: Path):
+    lender, borrower = (hitnet.create_model("hitnet-deep", (1, 8, 8), 3, width=4) for _ in range(2))
+    lender.save(tmp_path / "lender")  # trained in a loop that did not prepare it
+    load_pretrained(borrower, str(tmp_path / "lender"))
+    borrower.encoder.prepare(torch.rand(9, 1, 8, 8))
+    assert torch.equal(borrower.encoder.whitening, lender.encoder.whitening)
+
+
 def test_the_deep_network_is_not_lent_across_colours(tmp_path: Path):
     hitnet.create_model("hitnet-deep", (3, 16, 16), 5, width=4).save(tmp_path / "colour")
     grey = hitnet.create_model("hitnet-deep", (1, 16, 16), 5, width=4)
