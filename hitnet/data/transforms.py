@@ -72,7 +72,9 @@ def warp(
     if bends is not None:
         # Points between those of the net move smoothly with their neighbours.
         smooth = interpolate(bends, (height, width), mode="bicubic", align_corners=True)
-        grid = grid + smooth.permute(0, 2, 3, 1) / half
+        # Before the map, which then cannot fold what the net does not.
+        bent = (smooth.permute(0, 2, 3, 1) / half).flatten(1, 2) @ inverse.mT
+        grid = grid + bent.view_as(grid)
     padding = "border" if fill == "edge" else "zeros"
     return grid_sample(images, grid, mode=interpolation, padding_mode=padding, align_corners=False)
 

@@ -62,16 +62,20 @@ def sample(image: np.ndarray, row: float, column: float, fill: str) -> float:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("fill", ["zeros", "edge"])
-def test_a_bicubic_warp_equals_a_loop_over_pixels(shape, fill):
-    images, offsets = some_images(shape), chosen(5, 2, -3, 3)
+def test_a_bicubic_warp_maps_moves_and_then_bends_as_a_loop_over_pixels_does(shape, fill):
+    images, offsets, bends = some_images(shape), chosen(5, 2, -3, 3), chosen(5, 32, -0.8, 0.8).view(5, 2, 4, 4)
     maps = affine_maps(*chosen(5, 4, -0.2, 0.2).add(torch.tensor([0.0, 0, 1, 1])).unbind(1))
-    warped = warp(images, maps, offsets, fill, "bicubic")
+    warped = warp(images, maps, offsets, fill, "bicubic", bends)
     _, height, width = shape
     middle = (np.array([height, width]) - 1) / 2
-    for image, matrix, offset, new in zip(images.double(), maps.double(), offsets.double(), warped, strict=True):
-        inverse = torch.linalg.inv(matrix).flip(0, 1).numpy()  # on (row, column)
+    for number, (image, matrix, offset) in enumerate(
+        zip(images.double(), maps.double(), offsets.double(), strict=True)
+    ):
+        new, inverse = warped[number], torch.linalg.inv(matrix).flip(0, 1).numpy()  # on (row, column)
+        right, down = (net_by_hand(net.double().numpy(), height, width) for net in bends[number])
         for row, column in np.ndindex(height, width):
-            place = middle + inverse @ (np.array([row, column]) - middle - offset.numpy())
+            bent = np.array([row + down[row, column], column + right[row, column]])
+            place = middle + inverse @ (bent - middle - offset.numpy())
             wanted = [sample(channel.numpy(), *place, fill) for channel in image]
             np.testing.assert_allclose(new[:, row, column].numpy(), wanted, atol=2e-5)
 
@@ -103,20 +107,14 @@ def test_bent_images_equal_scipys_bicubic_net_and_interpolation():
 
 
 def net_by_hand(net: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Keys' cubic convolution with a = -3/4 between the points of a net that spans the image from corner to corner."""
-
-    def weight(distance: float) -> float:
-        d, a = abs(distance), -0.75
-        if d <= 1:
-            return (a + 2) * d**3 - (a + 3) * d**2 + 1
-        return a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a if d < 2 else 0.0
+    """Cubic convolution between the points of a net that spans the image from corner to corner."""
 
     def along(side: int, points: int) -> np.ndarray:
         weights = np.zeros((side, points))
         for pixel in range(side):
             place = pixel * (points - 1) / (side - 1)
             for point in range(math.floor(place) - 1, math.floor(place) + 3):
-                weights[pixel, min(max(point, 0), points - 1)] += weight(place - point)
+                weights[pixel, min(max(point, 0), points - 1)] += keys(place - point)
         return weights
 
     return along(height, len(net)) @ net @ along(width, len(net)).T
