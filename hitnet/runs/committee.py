@@ -10,9 +10,9 @@ from torch import Tensor
 
 from hitnet.core.heads import Head
 from hitnet.core.model import TEST_BATCH, Model
-from hitnet.core.pretrained import find_weights
 from hitnet.data import Batches, ImageSet
 from hitnet.data.transforms import move
+from hitnet.data.variation import fingerprint
 from hitnet.errors import listed
 from hitnet.runs.reopen import load_model
 from hitnet.runs.run import Run
@@ -102,13 +102,15 @@ def open_committee(paths: Sequence[Path], views: int = 1, device: str = "auto") 
     if not paths:
         raise ValueError("there is no network to ask; give a run folder")
     models = [load_model(path, device) for path in paths]
-    if len({find_weights(path).resolve() for path in paths}) < len(paths):
+    if len({fingerprint(model) for model in models}) < len(models):
         raise ValueError("a committee needs different networks, got the same one twice; leave out the second")
     first = models[0].config
     for path, model in zip(paths, models, strict=True):
         config = model.config
         if len(models) > 1 and not model.head.has_hit_zone:
-            raise ValueError(f"{path} is {config.name}, which has no distances to a centre to average; leave it out")
+            raise ValueError(
+                f"{path} is {config.name}, which does not decide by the smallest distance to a centre; leave it out"
+            )
         if config.class_names != first.class_names:
             raise ValueError(
                 f"{path} knows other classes than {paths[0]}: {_difference(config.class_names, first.class_names)}; "
@@ -121,12 +123,13 @@ def open_committee(paths: Sequence[Path], views: int = 1, device: str = "auto") 
                     f"{path} has {what} {own}, {paths[0]} has {others}; a committee needs networks for the same images "
                     "with capsules of the same size"
                 )
-    return Committee(
-        tuple(
-            Member(path, model, choose_views(views, mirror=views > 1 and _saw_mirrored(path)))
-            for path, model in zip(paths, models, strict=True)
-        )
-    )
+    members = []
+    for path, model in zip(paths, models, strict=True):
+        try:
+            members.append(Member(path, model, choose_views(views, mirror=views > 1 and _saw_mirrored(path))))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    return Committee(tuple(members))
 
 
 def _difference(own: Sequence[str], others: Sequence[str]) -> str:

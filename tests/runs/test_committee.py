@@ -73,7 +73,7 @@ def test_each_committee_has_files_of_its_own(runs, tmp_path):
 
 
 def test_views_average_the_image_and_its_moved_and_mirrored_copies(runs):
-    images = to_float(load_dataset("mnist-mini").test.images[:20])
+    images = 1 - to_float(load_dataset("mnist-mini").test.images[:20])  # bright at the edge
     network = hitnet.load(runs[0])
     padded = torch.nn.functional.pad(images, (1, 1, 1, 1), mode="replicate")
     shown = [padded[:, :, 1 - down : 29 - down, 1 - right : 29 - right] for down, right in MOVES[:5]]
@@ -84,8 +84,20 @@ def test_views_average_the_image_and_its_moved_and_mirrored_copies(runs):
     torch.testing.assert_close(mirroring.scores(images), expected)
 
 
+def test_a_member_that_keeps_no_pictures_keeps_the_committee_from_showing_any(runs, tmp_path):
+    _, file = evaluate_committee(runs, device="cpu")
+    assert file.with_name(f"{file.stem}-mistakes.png").is_file()
+    private = shutil.copytree(runs[1], tmp_path / "private")
+    settings = json.loads((private / "args.json").read_text())
+    (private / "args.json").write_text(json.dumps(settings | {"no_exemplars": True}))
+    _, file = evaluate_committee([runs[0], private], device="cpu")
+    assert not file.with_name(f"{file.stem}-mistakes.png").exists()
+
+
 def test_the_views_are_all_different_and_only_mirrored_where_training_was():
     plain, mirrored = choose_views(9, mirror=False), choose_views(18, mirror=True)
+    assert {view.move for view in plain[1:5]} == {(0, 1), (0, -1), (1, 0), (-1, 0)}
+    assert {view.move for view in plain[5:]} == {(1, 1), (-1, -1), (1, -1), (-1, 1)}
     assert len(set(plain)) == 9
     assert len(set(mirrored)) == 18
     assert plain[0] == mirrored[0] == View(False, (0, 0))
@@ -146,7 +158,9 @@ def test_one_network_with_one_view_answers_as_it_always_did(runs):
 
 
 def test_networks_that_cannot_answer_together_are_refused(runs, folder, small_model, tmp_path):
-    with pytest.raises(ValueError, match="is lenet5, which has no distances to a centre to average; leave it out"):
+    with pytest.raises(
+        ValueError, match="is lenet5, which does not decide by the smallest distance to a centre; leave"
+    ):
         open_committee([runs[0], folder / "lenet5-s0"])
     small_model("lenet5-hom", class_names=tuple("abcdefghij")).save(tmp_path / "letters")
     with pytest.raises(ValueError, match=r"knows other classes than .*: a, b, c, … instead of 0, 1, 2, …"):
@@ -166,7 +180,8 @@ def test_networks_that_cannot_answer_together_are_refused(runs, folder, small_mo
         small_model("lenet5-hom", shape, **option).save(tmp_path / "other")
         with pytest.raises(ValueError, match=f"other has {what}; a committee needs networks for the same images"):
             open_committee([runs[0], tmp_path / "other"])
-    for same in (runs[0].parent / "." / runs[0].name, runs[0] / "model"):
+    hitnet.load(runs[0]).save(tmp_path / "copy")
+    for same in (runs[0].parent / "." / runs[0].name, runs[0] / "model", tmp_path / "copy"):
         with pytest.raises(ValueError, match="needs different networks, got the same one twice"):
             open_committee([runs[0], runs[1], same])
 
