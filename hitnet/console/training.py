@@ -108,7 +108,8 @@ class TrainingView(Watcher):
             each = f"{duration(epoch)} per epoch, " if self.epochs > 1 else ""
             say(f"time: about {each}{duration(whole)} in all")
             job = self.job
-            if job.settings.precision == "auto" and faster_in_bfloat16(job.state.model, job.device, job.precision):
+            fresh = job.settings.precision == "auto" and not job.state.epoch
+            if fresh and faster_in_bfloat16(job.state.model, job.device, job.precision):
                 say("note: this processor is made for bfloat16: --precision bfloat16 is faster")
         elapsed = self.progress.tasks[self.task].elapsed
         self.progress.update(self.task, advance=1, rate=f"{self.images / elapsed:,.0f} images/s" if elapsed else "")

@@ -110,16 +110,20 @@ def prepare(
         if settings.balance and times > UNEVEN:
             note = f"every class is shown equally often, since the largest has {times:.0f} times as many images as the"
             data = replace(data, notes=(*data.notes, f"{note} smallest (--balance False for each image equally often)"))
-        if config.shift is not None and config.shift >= min(data.image_shape[1:]):
-            _, height, width = data.image_shape
+        _, height, width = data.image_shape
+        asked = not isinstance(config, RunSettings) and config.shift is not None
+        if asked and settings.shift >= min(height, width):
             raise ValueError(
-                f"shift must be smaller than the {width}×{height} images, got {config.shift}; the usual one is 2"
+                f"shift must be smaller than the {width}×{height} images, got {settings.shift}; the usual one is 2"
             )
+        settings = replace(settings, shift=min(settings.shift, height - 1, width - 1))
         if settings.freeze and team.size > 1:
             raise ValueError(f"--freeze trains in one process, got {team.size}; start it without torchrun")
         model_config = settings.model_config(data.image_shape, data.class_names)
         images = -(-settings.batch_size // team.size)
-        memory = check_fits(model_config, images, device, averaged=settings.ema > 0, frozen=settings.freeze)
+        memory = check_fits(
+            model_config, images, device, averaged=settings.ema > 0, frozen=settings.freeze, precision=precision
+        )
         fingerprints = {"data": data.fingerprint}
 
         def begin(model: Model) -> None:

@@ -16,6 +16,8 @@ from torch import Tensor, distributed, nn
 from hitnet.core.winograd import WinogradConv2d
 from hitnet.settings import Precision
 
+GAINS = 64  # channels: convolutions of fewer are hardly faster in bfloat16
+
 
 @dataclass(frozen=True)
 class Team:
@@ -102,7 +104,10 @@ def choose_precision(requested: Precision, device: torch.device) -> torch.dtype:
     else:
         safe = requested == "bfloat16" and bfloat16_runs(device.type)
     if requested == "bfloat16" and not safe:
-        raise ValueError(f"bfloat16 does not run on this {device.type}; use precision float32")
+        raise ValueError(
+            f"bfloat16 does not run on this {device.type}; use precision float32, or resume a run that began in "
+            "bfloat16 on a processor that has it"
+        )
     return torch.bfloat16 if safe else torch.float32
 
 
@@ -117,7 +122,9 @@ def faster_in_bfloat16(model: nn.Module, device: torch.device, precision: torch.
     """Whether the model trains in float32 on a processor that is made for bfloat16, and would gain from it."""
     # The paper's networks would lose their own fast convolution, which is for float32 alone.
     own = any(isinstance(layer, WinogradConv2d) for layer in model.modules())
-    if own or device.type != "cpu" or precision != torch.float32:
+    learning = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d) and layer.weight.requires_grad]
+    wide = any(layer.in_channels >= GAINS for layer in learning)
+    if own or not wide or device.type != "cpu" or precision != torch.float32:
         return False
     capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
     return bool(capabilities.get("avx512_bf16"))

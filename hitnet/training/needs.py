@@ -5,7 +5,7 @@ import os
 import platform
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,7 +30,14 @@ class Memory(NamedTuple):
     """With all that comes with it."""
 
 
-def memory_needed(config: ModelConfig, images: int, *, averaged: bool = False, frozen: bool = False) -> Memory | None:
+def memory_needed(
+    config: ModelConfig,
+    images: int,
+    *,
+    averaged: bool = False,
+    frozen: bool = False,
+    precision: torch.dtype = torch.float32,
+) -> Memory | None:
     """What training takes with so many images per step and process; None if it cannot be found without training.
 
     averaged: whether a moving average of the weights is kept. frozen: whether the encoder does not learn.
@@ -58,6 +65,7 @@ def memory_needed(config: ModelConfig, images: int, *, averaged: bool = False, f
     weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
     del features, capsules, drawn
     activations = sum(storage.nbytes() for address, storage in kept.items() if address not in weights) / 2
+    activations *= precision.itemsize / torch.float32.itemsize
     copies = sum(
         ((1 if frozen and name.startswith("encoder.") else PER_WEIGHT) + averaged) * parameter.nbytes
         for name, parameter in model.named_parameters()
@@ -65,11 +73,9 @@ def memory_needed(config: ModelConfig, images: int, *, averaged: bool = False, f
     return Memory(round(copies + images * activations), round(BASE + copies + WORKING * images * activations))
 
 
-def check_fits(
-    config: ModelConfig, images: int, device: torch.device, *, averaged: bool = False, frozen: bool = False
-) -> Memory | None:
+def check_fits(config: ModelConfig, images: int, device: torch.device, **what: Any) -> Memory | None:
     """What `memory_needed` finds; an error if the device has less, with an image size that would fit."""
-    needed, there = memory_needed(config, images, averaged=averaged, frozen=frozen), memory_of(device)
+    needed, there = memory_needed(config, images, **what), memory_of(device)
     if needed is None or there is None or needed.least <= there:
         return needed
     assert config.image_shape is not None
@@ -79,7 +85,7 @@ def check_fits(
         scale = side / max(height, width)
         smaller = (channels, max(1, round(scale * height)), max(1, round(scale * width)))
         try:
-            less = memory_needed(replace(config, image_shape=smaller), images, averaged=averaged, frozen=frozen)
+            less = memory_needed(replace(config, image_shape=smaller), images, **what)
         except ValueError:  # too small for this network
             break
         if less is not None and less.likely <= there:

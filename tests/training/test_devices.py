@@ -20,6 +20,7 @@ from hitnet.training.devices import (
     join_team,
 )
 from hitnet.training.evaluation import evaluate
+from hitnet.training.frozen import FrozenModel, Memory
 
 CPU = torch.device("cpu")
 
@@ -92,6 +93,7 @@ def test_bfloat16_is_refused_where_the_child_dies_of_an_illegal_instruction(monk
         ("hitnet-fast", "cpu", torch.bfloat16, {"avx512_bf16": True}, False),
         ("hitnet-fast", "cuda", torch.float32, {"avx512_bf16": True}, False),
         ("hitnet", "cpu", torch.float32, {"avx512_bf16": True}, False),
+        ("lenet5-hom", "cpu", torch.float32, {"avx512_bf16": True}, False),
     ],
 )
 def test_bfloat16_is_recommended_where_the_processor_and_the_network_gain(
@@ -103,8 +105,10 @@ def test_bfloat16_is_recommended_where_the_processor_and_the_network_gain(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
-    model = hitnet.create_model(network, num_classes=2, image_shape=(1, 28, 28), width=8)
+    width = {"hitnet": 8, "lenet5-hom": 6}.get(network)
+    model = hitnet.create_model(network, num_classes=2, image_shape=(1, 28, 28), width=width)
     assert faster_in_bfloat16(model, torch.device(device), precision) is helps
+    assert not faster_in_bfloat16(FrozenModel(model, Memory()), torch.device(device), precision)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,15 @@ def test_without_images_a_network_takes_four_copies_of_its_weights(name):
     assert one.least > none.least
 
 
+def test_in_bfloat16_what_the_backward_pass_needs_takes_half():
+    config = ModelConfig.from_options(name="hitnet-deep", image_shape=(3, 32, 32))
+    none, full, half = (
+        memory_needed(config, images, precision=precision)
+        for images, precision in ((0, torch.float32), (8, torch.float32), (8, torch.bfloat16))
+    )
+    assert half.least - none.least == pytest.approx((full.least - none.least) / 2, abs=1)
+
+
 def test_a_frozen_encoder_takes_one_copy_of_its_weights_and_nothing_for_gradients():
     config = ModelConfig.from_options(name="resnet18-hom", image_shape=(3, 64, 64), decoder="none")
     model = build(config)
