@@ -136,12 +136,12 @@ def _average(decay: float, averages: list[Tensor], weights: list[Tensor], steps:
 def make_optimizer(model: Model, rate: float, weight_decay: float = 0.0) -> torch.optim.AdamW:
     """Adam with Keras' epsilon, as in the paper's code; torch's default is 1e-8.
 
-    Only what recognises images decays, and of it only matrices and kernels; the decoder need not generalise.
+    Only what recognises images decays, and of it only matrices and kernels; what draws need not generalise.
     """
     others: dict[str, Any] = {"params": [], "weight_decay": 0.0}
     decaying: dict[str, Any] = {"params": [], "weight_decay": weight_decay}
     for name, parameter in model.named_parameters():
-        decays = weight_decay and parameter.dim() > 1 and not name.startswith("decoder.")
+        decays = weight_decay and parameter.dim() > 1 and not name.startswith(("decoder.", "head.style."))
         (decaying if decays else others)["params"].append(parameter)
     groups = [group for group in (others, decaying) if group["params"]]
     return torch.optim.AdamW(groups, lr=rate, eps=1e-7, fused=model.device.type != "mps")

@@ -21,6 +21,7 @@ from hitnet.settings import TrainConfig
 from hitnet.training.evaluation import Evaluation, evaluate
 from hitnet.training.loop import Job, TrainingStopped, learning_rate
 from hitnet.training.state import make_optimizer
+from hitnet.training.statistics import refresh_norm
 from hitnet.training.watchers import Watcher
 
 Settings = Callable[..., TrainConfig]
@@ -69,6 +70,52 @@ def test_the_rate_changes_with_every_step_and_the_optimizer_gets_it(settings: Se
         train._train(run, job, [train.Recorder(run), Reads()])
     assert rates == pytest.approx([learning_rate(config.resolve(), step / 3) for step in range(6)])
     assert [row["learning_rate"] for row in run.read_metrics()] == pytest.approx([rates[2], rates[5]])
+
+
+def test_the_network_sees_a_hole_the_decoder_draws_the_whole_and_every_second_epoch_is_mirrored(
+    settings: Settings, squares: Path, monkeypatch: pytest.MonkeyPatch
+):
+    seen, drawn = [], []
+    forward, loss = Model.forward, Model.loss
+
+    def sees(model: Model, images: torch.Tensor, *labels: torch.Tensor):
+        if model.training:
+            seen.append(images)
+        return forward(model, images, *labels)
+
+    def draws(model: Model, out, images: torch.Tensor, labels: torch.Tensor) -> Loss:
+        if model.training:
+            drawn.append(images)
+        return loss(model, out, images, labels)
+
+    monkeypatch.setattr(Model, "forward", sees)
+    monkeypatch.setattr(Model, "loss", draws)
+    hitnet.train(settings(epochs=2, batch_size=96, shift=0, flip=True, erase=0.5))
+    hidden = (seen[0] != drawn[0]).flatten(2).sum(2)
+    assert int(hidden.min()) > 0
+    assert int(hidden.max()) <= 14 * 14
+    originals = {image.numpy().tobytes(): number for number, image in enumerate(to_float(training_images(squares)))}
+    mirrored = [
+        {originals[whole] for image in epoch if (whole := image.flip(-1).numpy().tobytes()) in originals}
+        for epoch in drawn
+    ]
+    assert len(mirrored[0]) == len(mirrored[1]) == 48
+    assert mirrored[0] | mirrored[1] == set(range(96))
+
+
+def training_images(data: Path) -> torch.Tensor:
+    return load_dataset(data).train.images
+
+
+def test_averages_of_batchnorm_are_those_of_the_average_of_the_weights(settings: Settings, squares: Path):
+    run = hitnet.train(settings(ema=0.9, refresh_norm=True))
+    kept = hitnet.load(run.path)
+    again = copy.deepcopy(kept)
+    refresh_norm(again, training_images(squares))
+    for name, value in kept.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[name], value, rtol=1e-4, atol=1e-5)
+    row, measured = run.read_metrics()[-1], evaluate(kept, load_dataset(squares).test)
+    assert (measured.error, measured.loss) == pytest.approx((row["test_error"], row["test_loss"]))
 
 
 @pytest.mark.parametrize(("patience", "in_bfloat16"), [(0, [True, False]), (1, [False, False])])
@@ -161,6 +208,14 @@ def test_settings_reach_the_encoder_the_images_and_the_optimizer(settings: Setti
         assert [group["weight_decay"] for group in job.state.optimizer.param_groups] == [0.0, 0.5]
 
 
+def test_the_usual_shift_of_tiny_images_is_smaller_and_resumes(settings: Settings, tmp_path: Path):
+    np.savez(tmp_path / "tiny.npz", x_train=np.zeros((20, 2, 2), np.uint8), y_train=np.arange(20) % 2)
+    with train.prepare(settings(data=str(tmp_path / "tiny.npz"), batch_size=4)) as (job, _):
+        assert job.settings.shift == 1
+    with train.prepare(job.settings) as (again, _):
+        assert again.settings == job.settings
+
+
 def test_only_weights_of_encoder_and_capsules_shrink_by_the_decay():
     start = create_model("hitnet-deep", (1, 28, 28), 3, width=8)
     images, labels = torch.rand(6, 1, 28, 28), torch.tensor([0, 1, 2, 0, 1, 2])
@@ -207,7 +262,7 @@ def test_evaluation_counts_the_mistakes_of_each_class():
     assert measured.balanced_error == pytest.approx(200 / 9), "each class that has images counts equally"
 
 
-def test_classes_of_very_different_size_are_shown_equally_often_and_the_user_is_told(tmp_path: Path):
+def test_classes_of_very_different_size_are_shown_equally_often_and_the_user_is_told(tmp_path: Path, monkeypatch):
     images, labels = np.zeros((70, 8, 8), np.uint8), np.array([0] * 60 + [1] * 10)
     np.savez(tmp_path / "uneven.npz", x_train=images, y_train=labels)
     config = TrainConfig(data=str(tmp_path / "uneven.npz"), batch_size=4, validation=0.0, finishing=0.0, width=2)
@@ -215,6 +270,11 @@ def test_classes_of_very_different_size_are_shown_equally_often_and_the_user_is_
         shown = torch.cat([labels for _, labels, _ in job.batches.epoch(0)])
         assert any("--balance False" in note for note in job.data.notes)
     assert shown.bincount().tolist() == [28, 28]
+    orders = []
+    monkeypatch.setattr("hitnet.training.loop.refresh_norm", lambda model, images, order: orders.append(order))
+    hitnet.train(replace(config, epochs=1, out=tmp_path / "runs"))
+    found = job.batches.data.labels[orders[0]].bincount()
+    assert found.tolist() == [28, 28], "and so are they for the averages of BatchNorm"
     with train.prepare(replace(config, balance=False)) as (job, _):
         assert torch.cat([labels for _, labels, _ in job.batches.epoch(0)]).bincount().tolist() == [48, 8]
 
@@ -341,6 +401,10 @@ def test_a_wrong_setting_leaves_no_trace_and_never_costs_a_former_run(
         ({"learning_rate": 0.0}, "learning_rate must be positive and finite, got 0.0"),
         ({"learning_rate": math.nan}, "learning_rate must be positive and finite, got nan"),
         ({"weight_decay": -0.1}, "weight_decay must be finite and at least 0, got -0.1"),
+        (
+            {"weight_decay": 500.0, "learning_rate": 0.01},
+            r"weight_decay × learning_rate must be less than 1, got 500.0 × 0.01",
+        ),
         ({"augment": "none", "shift": 3}, "augment none leaves the images as they are, shift changes them"),
         ({"ema": 1.0}, r"ema must lie in \[0, 1\), got 1.0"),
         ({"validation": -0.1}, r"validation must lie in \[0, 1\), got -0.1"),
@@ -349,7 +413,7 @@ def test_a_wrong_setting_leaves_no_trace_and_never_costs_a_former_run(
         ({"epochs": 2.5}, "epochs must be int or None, got 2.5"),
         ({"data": 3}, "data must be str, got 3"),
         ({"out": 3}, "out must be Path, got 3"),
-        ({"flip": 1}, "flip must be bool, got 1"),
+        ({"flip": 1}, "flip must be bool or None, got 1"),
         ({"schedule": "cosine"}, r"schedule must be one of constant, decay, one-cycle or None, got 'cosine'"),
         ({"augment": "flip"}, "augment must be .*, got 'flip'"),
         ({"precision": "float16"}, "precision must be .*, got 'float16'"),
