@@ -10,6 +10,7 @@ its name.
 
 import argparse
 import json
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,12 @@ from typing import Any
 from record import markdown
 
 from hitnet.experiments.significance import Errors
-from hitnet.files import write_text
+from hitnet.files import read_json, write_json, write_text
 from hitnet.runs.run import Run
 from hitnet.settings import RunSettings, TrainConfig
 
 # Settings that differ between the seeds of one experiment, or do not affect its outcome.
-ASIDE = {"seed", "out", "threads", "snapshots", "data_dir"}
+ASIDE = {"seed", "out", "threads", "snapshots", "data_dir", "cache"}
 TITLES = ["data", "network", "decoder", "epochs", "other settings", "test errors, %", "mean ± deviation (n)", "R²"]
 TITLES += ["CPU minutes per run"]
 OTHERS = TITLES.index("other settings")
@@ -34,7 +35,9 @@ def decoder(run: Run) -> str:
 
 def settings(config: RunSettings) -> dict[str, Any]:
     found = {name: value for name, value in config.to_json().items() if name not in ASIDE}
-    return found | {"pretrained": config.pretrained and Path(config.pretrained).name}
+    # Each seed may have a teacher of its own.
+    teacher = config.teacher and re.sub(r"-s\d+$", "", config.teacher.name)
+    return found | {"pretrained": config.pretrained and Path(config.pretrained).name, "teacher": teacher}
 
 
 def unusual(config: RunSettings) -> list[str]:
@@ -56,12 +59,22 @@ def worded(name: str, value: Any) -> str:
 def keep(run: Run, folder: Path) -> None:
     """Copy the records of a run, with the paths of this machine replaced."""
     config = run.read_settings()
-    own = config.pretrained and f"runs/{Path(config.pretrained).name}"
+    own = {str(place): f"runs/{Path(place).name}" for place in (config.pretrained, config.teacher) if place}
+    own |= {str(place): Path(place).name for place in (config.data, config.corrections) if place}
+    own |= {str(config.out): "runs", str(config.data_dir): "data", str(config.cache): "cache"}
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: replaced(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [replaced(each) for each in value]
+        return own.get(value, value) if isinstance(value, str) and Path(value).is_absolute() else value
+
     for file in run.records:
-        text = file.read_text()
-        for place, instead in ((config.out, "runs"), (config.data_dir, "data"), (config.pretrained, own)):
-            text = text.replace(json.dumps(str(place)), json.dumps(instead))
-        write_text(folder / file.name, text)
+        if file.suffix == ".json":
+            write_json(folder / file.name, replaced(read_json(file)))
+        else:
+            write_text(folder / file.name, file.read_text())
 
 
 def table(groups: list[list[Run]]) -> str:

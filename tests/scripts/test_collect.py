@@ -69,6 +69,23 @@ def test_two_runs_of_one_name_lose_nothing(collect, tmp_path):
     assert not (tmp_path / "results").exists()
 
 
+def test_classes_called_like_an_option_that_is_not_set_keep_their_name(collect, squares_run):
+    result = json.loads((squares_run / "result.json").read_text())
+    result["test"]["per_class"][0]["class"] = "None"
+    (squares_run / "result.json").write_text(json.dumps(result))
+    (kept,) = (path for path in collect({"data_dir": None}).iterdir() if path.is_dir())
+    assert json.loads((kept / "result.json").read_text())["test"]["per_class"][0]["class"] == "None"
+
+
+def test_own_data_and_teachers_are_named_without_their_folders_and_seeds_with_their_own_share_a_line(collect, tmp_path):
+    place = tmp_path / "private"
+    change = {"data": str(place / "set.npz"), "augment": "hybrid", "cache": str(place / "cache")}
+    results = collect(*(change | {"seed": seed, "teacher": str(place / f"hitnet-s{seed}")} for seed in (0, 1)))
+    line = (results / "README.md").read_text().splitlines()[2]
+    assert "(2)" in line
+    assert not [file for file in results.rglob("*.*") if "private" in file.read_text()]
+
+
 def test_a_frozen_network_is_named_without_its_folder(collect, tmp_path):
     pretrained = str(tmp_path / "runs" / "mnist" / "hitnet-s0")
     results = collect({"out": str(tmp_path / "runs"), "data": "squares", "pretrained": pretrained, "freeze": True})
