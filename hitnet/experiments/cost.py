@@ -19,6 +19,8 @@ from hitnet.settings import ModelConfig, RunSettings
 # Two cores of a 2023 server (see docs/results/speed.md): operations per second of the paper's encoder, whose large
 # convolution needs far fewer multiplications than are counted; of other networks; and the minimum seconds per step.
 ENCODER_RATE, OTHER_RATE, OVERHEAD = 4e11, 1.3e11, 0.02
+# How many times as fast other networks are in bfloat16, on a processor with instructions for it.
+BFLOAT16_GAIN = 2
 # What we assume a GPU sustains on such small networks: a tenth of the 156 TFLOP/s that an A100 reaches for float32
 # convolutions; and the time to launch the kernels of one step.
 GPU_RATE, GPU_OVERHEAD = 1.5e13, 0.002
@@ -76,6 +78,8 @@ def expected_seconds(config: RunSettings) -> float:
     """For one epoch on two cores."""
     work = epoch_work(config)
     rate = ENCODER_RATE if config.model in ("hitnet", "n1", "n2", "n2b", "capsnet") else OTHER_RATE
+    if config.precision == "bfloat16":
+        rate *= BFLOAT16_GAIN
     return work.operations / rate + work.steps * OVERHEAD
 
 

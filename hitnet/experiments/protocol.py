@@ -90,7 +90,9 @@ def workstation_settings(model: str, data: str) -> dict[str, Any]:
     if model.startswith("lenet5"):
         return {"epochs": 20, "norm_momentum": 0.1}
     if model.startswith(("resnet", "densenet")):
-        return {"epochs": 8, "train_images": 20_000 if data == "CIFAR-10" else 10_000, "norm_momentum": 0.1}
+        images = 20_000 if data == "CIFAR-10" else 10_000
+        # On processors made for it, two to three times as fast as float32.
+        return {"epochs": 8, "train_images": images, "norm_momentum": 0.1, "precision": "bfloat16"}
     epochs = WORKSTATION_EPOCHS[data]
     return {"epochs": epochs // 2 if model == "capsnet" else epochs}
 
@@ -150,7 +152,6 @@ def smoke_runs(experiment: str, model: str, data: str) -> int:
 
 # How all scales with few epochs differ from the paper.
 SHORTENED = (
-    "float32 on every device",
     "affNIST: affnist-like, MNIST's test images deformed by our own recipe",
     "hybrid augmentation: the network that deforms the images has the standardised decoder and a "
     "reconstruction weight of 3, with which it learns to draw quickly",
@@ -183,6 +184,7 @@ SCALES = {
             "the rate falls everywhere (one-cycle), also where the paper's is constant: so few epochs at a constant "
             "rate would measure the last few steps",
             "BatchNorm's momentum is 0.1 instead of 0.01 for LeNet-5, ResNet-18 and DenseNet-40-12",
+            "ResNet-18 and DenseNet-40-12 in bfloat16, with and without Hit-or-Miss; all others in float32",
             *SHORTENED,
         ),
     ),
@@ -201,6 +203,7 @@ SCALES = {
             "falling rate: one-cycle; falling by 5 % per epoch has no effect in 4 epochs",
             "BatchNorm's momentum is 0.1 instead of 0.01, with which the running averages would lag behind in runs of "
             "a few hundred steps",
+            "float32 on every device",
             *SHORTENED,
         ),
     ),
@@ -289,8 +292,9 @@ class Protocol:
         return Cell(tuple(trials)) if count else None
 
     def trial(self, model: str, data: str, schedule: Schedule, seed: int, **changes: Any) -> Trial:
-        usual = {"model": model, "data": self.scale.data[data], "seed": seed, **self.scale.settings(model, data)}
+        usual = {"model": model, "data": self.scale.data[data], "seed": seed}
         usual["precision"] = "float32"  # as in the paper; by default, GPUs would use bfloat16
+        usual |= self.scale.settings(model, data)
         usual["no_exemplars"] = True  # nobody looks at hundreds of runs one by one
         usual |= {"shift_fill": "zeros", "refresh_norm": False}  # as in the paper, for all networks
         if data == "affNIST":

@@ -69,6 +69,8 @@ def test_on_a_workstation_every_rate_falls_and_the_papers_networks_see_all_image
     assert ("CapsNet", "SVHN") not in epochs
     narrow = workstation.grid("table3")["ResNet-18, HoM", "CIFAR-10"].trials
     assert [trial.settings.train_images for trial in narrow] == [20_000] * 3
+    in_bfloat16 = {trial.settings.model for trial in workstation.trials("all") if trial.settings.precision != "float32"}
+    assert in_bfloat16 == {"resnet18", "resnet18-hom", "densenet40-12", "densenet40-12-hom"}
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -17,6 +17,7 @@ from hitnet.experiments import runner
 from hitnet.experiments.cost import (
     GPU_OVERHEAD,
     GPU_RATE,
+    OVERHEAD,
     epoch_work,
     expected_seconds,
     gpu_hours,
@@ -221,6 +222,12 @@ def test_operations_are_those_counted_by_hand():
 def test_every_unit_has_an_expected_time(scale: str):
     for trial in Protocol(SCALES[scale], Path("out"), runs=1).trials("all"):
         assert expected_seconds(trial.settings) > 0
+
+
+def test_bfloat16_halves_the_expected_time_of_the_operations_but_not_of_the_steps(tiny: Make):
+    slow, fast = (expected_seconds(tiny(model="resnet18", precision=name).settings) for name in ("float32", "bfloat16"))
+    overhead = epoch_work(tiny().settings).steps * OVERHEAD
+    assert fast - overhead == pytest.approx((slow - overhead) / 2)
 
 
 def test_the_hours_of_a_gpu_follow_from_operations_and_steps():
