@@ -485,6 +485,7 @@ VERBS: dict[str, Callable[..., None]] = {
 
 
 # Options of other tools.
+TRUTHS = ("true", "false", "none", "yes", "no", "1", "0")  # what may follow --flip; tyro says which of them it takes
 HABITS = {"--lr": "--learning-rate", "--batch": "--batch-size", "--size": "--image-size", "--dataset": "--data"}
 
 
@@ -528,7 +529,7 @@ def _with_optional_values(arguments: list[str]) -> list[str]:
         after = "".join(arguments[place + 1 : place + 2])
         if word == "--pretrained" and (not after or after.startswith("--")):
             full.append("timm")
-        if word == "--flip" and after not in ("True", "False", "None"):
+        if word == "--flip" and after.lower() not in TRUTHS:
             full.append("True")
     return full
 

@@ -113,7 +113,7 @@ class RunOptions:
     augment: Augment = "shift"
     """How training images are varied: none, shift (2 pixels), or a recipe for a kind of data, whose parts the next
     options can set: digits are also turned, slanted and scaled, objects turned, scaled, mirrored and partly erased,
-    photos recoloured, mirrored and partly erased. hybrid lets a trained network deform them after all that."""
+    photos recoloured, mirrored and partly erased. hybrid lets a trained network deform them after the shift."""
     shift: int | None = None
     """Shift training images by up to this many whole pixels in each direction; the recipe's own if not given."""
     shift_fill: Fill | None = None

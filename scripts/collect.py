@@ -10,6 +10,7 @@ its name.
 
 import argparse
 import json
+import os
 import re
 import statistics
 from pathlib import Path
@@ -37,7 +38,8 @@ def settings(config: RunSettings) -> dict[str, Any]:
     found = {name: value for name, value in config.to_json().items() if name not in ASIDE}
     # Each seed may have a teacher of its own.
     teacher = config.teacher and re.sub(r"-s\d+$", "", config.teacher.name)
-    return found | {"pretrained": config.pretrained and Path(config.pretrained).name, "teacher": teacher}
+    pretrained, corrections = (place and Path(place).name for place in (config.pretrained, config.corrections))
+    return found | {"pretrained": pretrained, "corrections": corrections, "teacher": teacher}
 
 
 def unusual(config: RunSettings) -> list[str]:
@@ -68,7 +70,11 @@ def keep(run: Run, folder: Path) -> None:
             return {name: replaced(each) for name, each in value.items()}
         if isinstance(value, list):
             return [replaced(each) for each in value]
-        return own.get(value, value) if isinstance(value, str) and Path(value).is_absolute() else value
+        if not isinstance(value, str):
+            return value
+        option, _, place = value.rpartition("=") if value.startswith("--") else ("", "", value)
+        short = own.get(os.path.normpath(place)) if os.path.isabs(place) else None
+        return value if short is None else f"{option}={short}" if option else short
 
     for file in run.records:
         if file.suffix == ".json":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hitnet.core.heads import Head
 from hitnet.core.model import TEST_BATCH, Model
@@ -102,7 +102,8 @@ def open_committee(paths: Sequence[Path], views: int = 1, device: str = "auto") 
     if not paths:
         raise ValueError("there is no network to ask; give a run folder")
     models = [load_model(path, device) for path in paths]
-    if len({fingerprint(model) for model in models}) < len(models):
+    # Decoders do not vote: a network and its finished copy decide alike.
+    if len({fingerprint(nn.ModuleList([model.encoder, model.head])) for model in models}) < len(models):
         raise ValueError("a committee needs different networks, got the same one twice; leave out the second")
     first = models[0].config
     for path, model in zip(paths, models, strict=True):

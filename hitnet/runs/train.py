@@ -16,7 +16,7 @@ from hitnet.core.pretrained import TIMM, load_pretrained
 from hitnet.data import Batches, Dataset, HybridAugmentation, Loading, Variation, at_most, list_datasets
 from hitnet.data.split import unevenness
 from hitnet.data.variation import fingerprint, load_teacher
-from hitnet.defaults import UNEVEN
+from hitnet.defaults import RECIPES, UNEVEN
 from hitnet.files import remove_leftovers
 from hitnet.runs.calibrate import find_radii
 from hitnet.runs.environment import describe_environment
@@ -111,12 +111,10 @@ def prepare(
             note = f"every class is shown equally often, since the largest has {times:.0f} times as many images as the"
             data = replace(data, notes=(*data.notes, f"{note} smallest (--balance False for each image equally often)"))
         _, height, width = data.image_shape
-        asked = not isinstance(config, RunSettings) and config.shift is not None
-        if asked and settings.shift >= min(height, width):
+        if settings.shift >= min(height, width) and settings.shift != RECIPES[settings.augment]["shift"]:
             raise ValueError(
                 f"shift must be smaller than the {width}×{height} images, got {settings.shift}; the usual one is 2"
             )
-        settings = replace(settings, shift=min(settings.shift, height - 1, width - 1))
         if settings.freeze and team.size > 1:
             raise ValueError(f"--freeze trains in one process, got {team.size}; start it without torchrun")
         model_config = settings.model_config(data.image_shape, data.class_names)
@@ -179,7 +177,7 @@ def _variation(settings: RunSettings, data: Dataset, device: torch.device, finge
     if settings.freeze:
         return Variation(flip=settings.flip, seed=settings.seed)
     return Variation(
-        shift=settings.shift,
+        shift=min(settings.shift, *(side - 1 for side in data.image_shape[1:])),
         fill=settings.shift_fill,
         flip=settings.flip,
         rotate=settings.rotate,

@@ -75,12 +75,12 @@ def train_epochs(job: Job, watchers: Sequence[Watcher]) -> None:
             raise TrainingStopped(_with_remedy("the weights are no longer finite", state.epoch, index + 1, rate))
 
         row: Row = {"epoch": state.epoch + 1, "learning_rate": rate, **totals.means(team)}
+        if settings.refresh_norm:
+            refresh_norm(state.kept_model, batches.data.images, batches.order(torch.Generator().manual_seed(0)))
+        team.agree(state.kept_model)
         # What may be kept is measured as it will be used, in full precision; the epochs before it only for the curve.
         may_be_kept = settings.patience or state.epoch + 1 == settings.epochs
         with autocast(job.device, torch.float32 if may_be_kept else job.precision):
-            if settings.refresh_norm:
-                refresh_norm(state.kept_model, batches.data.images, batches.order(torch.Generator().manual_seed(0)))
-            team.agree(state.kept_model)
             for name, images_of in job.held_out.items():
                 measured = evaluate(state.kept_model, images_of, team=team)
                 row |= {f"{name}_error": measured.error, f"{name}_loss": measured.loss}

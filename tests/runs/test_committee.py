@@ -184,6 +184,12 @@ def test_networks_that_cannot_answer_together_are_refused(runs, folder, small_mo
     for same in (runs[0].parent / "." / runs[0].name, runs[0] / "model", tmp_path / "copy"):
         with pytest.raises(ValueError, match="needs different networks, got the same one twice"):
             open_committee([runs[0], runs[1], same])
+    network = small_model("lenet5-hom", decoder="picture")
+    network.save(tmp_path / "before")
+    next(network.decoder.parameters()).data.mul_(2)
+    network.save(tmp_path / "finished")
+    with pytest.raises(ValueError, match="needs different networks, got the same one twice"):
+        open_committee([tmp_path / "before", tmp_path / "finished"])
 
 
 def test_the_model_in_a_run_folder_is_shown_the_views_that_the_run_is(runs):

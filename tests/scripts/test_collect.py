@@ -13,14 +13,19 @@ SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "collect.py"
 
 @pytest.fixture
 def collect(tmp_path: Path, squares_run: Path, monkeypatch):
-    """A function (changes of the settings, one by one) -> collect a run with each of them -> the folder of results."""
+    """A function (changes of the settings, one by one) -> collect a run with each of them -> the folder of results.
 
-    def make(*changes: dict[str, object]) -> Path:
+    command: what the runs were started with.
+    """
+
+    def make(*changes: dict[str, object], command: list[str] | None = None) -> Path:
         runs = []
         for change in changes:
             run = copytree(squares_run, tmp_path / str(len(runs)) / "run")
             saved = json.loads((run / "args.json").read_text())
             (run / "args.json").write_text(json.dumps(saved | change, indent=2))
+            environment = json.loads((run / "env.json").read_text())
+            (run / "env.json").write_text(json.dumps(environment | ({"command": command} if command else {})))
             runs.append(str(run))
         monkeypatch.setattr(sys, "argv", ["collect.py", *runs, "--out", str(tmp_path / "results")])
         runpy.run_path(str(SCRIPT), run_name="__main__")
@@ -79,8 +84,13 @@ def test_classes_called_like_an_option_that_is_not_set_keep_their_name(collect, 
 
 def test_own_data_and_teachers_are_named_without_their_folders_and_seeds_with_their_own_share_a_line(collect, tmp_path):
     place = tmp_path / "private"
-    change = {"data": str(place / "set.npz"), "augment": "hybrid", "cache": str(place / "cache")}
-    results = collect(*(change | {"seed": seed, "teacher": str(place / f"hitnet-s{seed}")} for seed in (0, 1)))
+    change = {"data": str(place / "set"), "augment": "hybrid", "cache": str(place / "cache")}
+    change |= {"corrections": str(place / "corrections.csv")}
+    command = ["hitnet", "train", "--data", f"{place}/set/", f"--corrections={place}/corrections.csv", "--lr=0.1"]
+    each = [change | {"seed": seed, "teacher": str(place / f"hitnet-s{seed}")} for seed in (0, 1)]
+    results = collect(*each, command=command)
+    kept = json.loads(next(results.glob("*-s0/env.json")).read_text())["command"]
+    assert kept == ["hitnet", "train", "--data", "set", "--corrections=corrections.csv", "--lr=0.1"]
     line = (results / "README.md").read_text().splitlines()[2]
     assert "(2)" in line
     assert not [file for file in results.rglob("*.*") if "private" in file.read_text()]

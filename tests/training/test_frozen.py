@@ -161,6 +161,7 @@ def test_a_freeze_that_means_nothing_is_refused(settings: Settings, options, wor
         ("train --flip", "train --flip True"),
         ("train --augment photos --flip False --epochs 2", "train --augment photos --flip False --epochs 2"),
         ("audit --flip my-pictures", "audit --flip True my-pictures"),
+        ("audit --flip false my-pictures", "audit --flip false my-pictures"),
     ],
 )
 def test_some_values_may_be_left_out_on_the_command_line(typed: str, meant: str):

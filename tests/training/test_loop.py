@@ -208,12 +208,15 @@ def test_settings_reach_the_encoder_the_images_and_the_optimizer(settings: Setti
         assert [group["weight_decay"] for group in job.state.optimizer.param_groups] == [0.0, 0.5]
 
 
-def test_the_usual_shift_of_tiny_images_is_smaller_and_resumes(settings: Settings, tmp_path: Path):
+def test_the_usual_shift_of_tiny_images_is_smaller_and_a_larger_one_is_refused(settings: Settings, tmp_path: Path):
     np.savez(tmp_path / "tiny.npz", x_train=np.zeros((20, 2, 2), np.uint8), y_train=np.arange(20) % 2)
-    with train.prepare(settings(data=str(tmp_path / "tiny.npz"), batch_size=4)) as (job, _):
-        assert job.settings.shift == 1
-    with train.prepare(job.settings) as (again, _):
-        assert again.settings == job.settings
+    usual = settings(data=str(tmp_path / "tiny.npz"), batch_size=4)
+    with train.prepare(usual) as (job, _):
+        assert job.batches.variation.shift == 1
+        assert job.settings.shift == usual.resolve().shift == 2, "what an audit resumes from"
+    for config in (replace(usual, shift=40), replace(usual, shift=40).resolve()):
+        with pytest.raises(ValueError, match="smaller than the 2×2 images, got 40"), train.prepare(config):
+            pass
 
 
 def test_only_weights_of_encoder_and_capsules_shrink_by_the_decay():
