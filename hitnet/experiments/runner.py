@@ -247,8 +247,11 @@ def no_font_warnings() -> Iterator[None]:
 
 def check_settings(run: Run, wanted: RunSettings) -> None:
     """Refuse a run whose settings differ from the protocol's."""
+    environment = run.read_environment()
     # The number of processes matters too: with torchrun, each one normalises over its own share of a batch.
-    made_with = {**_settings(run.read_settings()), "processes": run.read_environment()["processes"]}
+    made_with = {**_settings(run.read_settings()), "processes": environment["processes"]}
+    if made_with["precision"] == "auto" != wanted.precision:
+        made_with["precision"] = environment["precision"]  # what it found there
     for name, expected in {**_settings(wanted), "processes": 1}.items():
         if made_with[name] != expected:
             raise ValueError(

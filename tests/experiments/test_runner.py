@@ -182,6 +182,13 @@ def test_a_run_of_other_settings_in_the_same_place_is_an_error(tiny: Make):
     assert runner.is_done(elsewhere), "where it is computed and where pictures are decoded does not matter"
 
 
+def test_a_run_whose_precision_was_left_open_counts_as_what_it_was_computed_in(tiny: Make):
+    runner.do(tiny(epochs=1, precision="auto", device="cpu"))
+    assert runner.is_done(tiny(epochs=1, precision="float32"))
+    with pytest.raises(ValueError, match="was made with precision float32, expected bfloat16"):
+        runner.is_done(tiny(epochs=1, precision="bfloat16"))
+
+
 class Stops(Watcher):
     """Interrupts a run after its first epoch."""
 
