@@ -31,6 +31,7 @@ OTHERS = "all others"
 COLUMNS = 3
 LARGE, SMALL = 6, 3
 ABOVE: dict[str, Any] = {"xytext": (0, 4), "ha": "center", "va": "bottom"}
+BELOW: dict[str, Any] = {"xytext": (0, -4), "ha": "left", "va": "top"}
 BELOW_ON_THE_LEFT: dict[str, Any] = {"xytext": (-3, -3), "ha": "right", "va": "top"}
 
 
@@ -116,8 +117,9 @@ def draw(points: list[Point]) -> Figure:
             axes.plot(point.minutes, point.error, "o", markersize=size, color=colour, markerfacecolor=filled)
         for point in {point.model: point for point in best}.values():  # the last of each network has its lowest error
             words = f"{point.model}\n{point.error:.2f} %"
-            # Where no point can be: above the fastest, below the others on the left, where it would beat them.
-            place = ABOVE if point is best[0] else BELOW_ON_THE_LEFT
+            # Where no point can be: above the fastest, below the best, below the others on the left, since it would beat
+            # them there.
+            place = ABOVE if point is best[0] else BELOW if point is best[-1] else BELOW_ON_THE_LEFT
             axes.annotate(words, (point.minutes, point.error), textcoords="offset points", fontsize=7, **place)
         axes.set(title=name, xscale="log", yscale="log", xlabel="CPU minutes", ylabel="test error, %")
         axes.margins(0.22)
