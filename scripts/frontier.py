@@ -117,8 +117,7 @@ def draw(points: list[Point]) -> Figure:
             axes.plot(point.minutes, point.error, "o", markersize=size, color=colour, markerfacecolor=filled)
         for point in {point.model: point for point in best}.values():  # the last of each network has its lowest error
             words = f"{point.model}\n{point.error:.2f} %"
-            # Where no point can be: above the fastest, below the best, below the others on the left, where it would beat
-            # them.
+            # Where no point can be: above the fastest, below the best, below the others on the left.
             place = ABOVE if point is best[0] else BELOW if point is best[-1] else BELOW_ON_THE_LEFT
             axes.annotate(words, (point.minutes, point.error), textcoords="offset points", fontsize=7, **place)
         axes.set(title=name, xscale="log", yscale="log", xlabel="CPU minutes", ylabel="test error, %")
