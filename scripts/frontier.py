@@ -5,8 +5,8 @@
 Reads the records of all runs below the folder (args.json, env.json, result.json). A point is the mean over the seeds of
 one network with the same settings, processor and precision; the line joins those that no other beats in both error and
 time. Minutes are those of training, without the finishing phase of the drawings; small points were trained on some of
-the images. Full points were computed in bfloat16. Left out are runs without a
-measured CPU time, and those that began with trained weights, whose training is not among their minutes.
+the images. Full points were computed in bfloat16. Left out are runs without a measured CPU time, and those that began
+with trained weights, whose training is not among their minutes.
 """
 
 import argparse

@@ -102,9 +102,11 @@ def open_committee(paths: Sequence[Path], views: int = 1, device: str = "auto") 
     if not paths:
         raise ValueError("there is no network to ask; give a run folder")
     models = [load_model(path, device) for path in paths]
-    # Decoders do not vote: a network and its finished copy decide alike.
-    if len({fingerprint(nn.ModuleList([model.encoder, model.head])) for model in models}) < len(models):
-        raise ValueError("a committee needs different networks, got the same one twice; leave out the second")
+    if len(models) > 1:
+        # Decoders do not vote: a network and its finished copy decide alike.
+        voters = {fingerprint(nn.ModuleList([model.encoder, model.head])) for model in models}
+        if len(voters) < len(models):
+            raise ValueError("a committee needs different networks, got the same one twice; leave out the second")
     first = models[0].config
     for path, model in zip(paths, models, strict=True):
         config = model.config
